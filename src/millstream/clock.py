@@ -55,7 +55,9 @@ class ManualClock:
     def advance(self, ms: int) -> None:
         """Let time pass."""
         if ms < 0:
-            raise ValueError(f"time does not run backwards: {ms} ms (jump_wall moves the wall clock)")
+            raise ValueError(
+                f"time does not run backwards: {ms} ms (jump_wall moves the wall clock)"
+            )
         self._wall_ms += ms
         self._monotonic_ms += ms
 

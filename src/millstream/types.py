@@ -6,7 +6,6 @@ Nothing here knows bytes on the wire, files or time; a type that only one part n
 from __future__ import annotations
 
 import base64
-import binascii
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, NewType, TypeAlias
 
@@ -52,10 +51,13 @@ class Uuid(bytes):
     def parse(cls, text: str) -> Self:
         """Read the 22 characters that `str()` gives."""
         try:
-            value = base64.b64decode(text + "==", altchars=b"-_", validate=True)
-            return cls(value)
-        except (binascii.Error, ValueError) as error:
-            raise ValueError(f"not a Uuid: {text!r} (22 characters of A-Z a-z 0-9 - _)") from error
+            parsed = cls(base64.urlsafe_b64decode(text + "=="))
+        except ValueError:
+            parsed = None
+        # Comparing the text catches what base64 decoding forgives: foreign and left-over characters.
+        if parsed is None or str(parsed) != text:
+            raise ValueError(f"not a Uuid: {text!r} (22 characters of A-Z a-z 0-9 - _)")
+        return parsed
 
     @classmethod
     def random(cls, random: Random) -> Self:

@@ -1,0 +1,82 @@
+# The whole gate is one word. `make help` lists the targets.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+KERNEL := $(wildcard src/millstream/_accel/*.pyx src/millstream/_accel/*.pxd src/millstream/_accel/*.h)
+INSTALLED := $(VENV)/.installed
+TEST_WORKERS ?= 2
+SECONDS ?= 60
+
+.PHONY: help setup build demo test check lint types layers tidy unit interop fuzz bench generate format clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(INSTALLED) ## Create .venv and install Millstream with its kernel compiled
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Millstream needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(INSTALLED): $(VENV)/bin/python pyproject.toml setup.py constraints.txt $(KERNEL)
+	$(BIN)/pip install --quiet --constraint constraints.txt pip setuptools cython
+	$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation \
+	  --group dev --editable .
+	@$(BIN)/python -m tools.installed
+	@touch $@
+
+build: $(VENV)/bin/python ## Compile the kernel in place, without reinstalling
+	$(BIN)/python setup.py --quiet build_ext --inplace
+
+demo: setup ## Show what Millstream does, in a few seconds
+	@$(BIN)/python -m tools.demo
+
+test: setup check unit ## Everything that must hold: lint, types, layers, tests, coverage
+
+check: setup lint types layers tidy ## Lint, types, import layers, tidy tests
+
+lint: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/cython-lint src
+	$(BIN)/codespell
+
+types: setup
+	$(BIN)/mypy
+
+layers: setup
+	$(BIN)/lint-imports
+
+tidy: setup
+	$(BIN)/pytest -q -p no:randomly tests/tidy
+
+unit: setup
+	$(BIN)/pytest -q -n $(TEST_WORKERS) --dist worksteal --ignore tests/tidy -m "not interop" \
+	  --cov --cov-report=
+	$(BIN)/coverage report --include='*/millstream/protocol/*,*/millstream/records/*' --fail-under=100
+	$(BIN)/coverage report --include='*/millstream/*' --fail-under=95 --format=total
+
+interop: setup ## Check against the Java client and other foreign software
+	$(BIN)/pytest -m interop tests
+
+fuzz: setup ## Feed mutated frames and batches to the codecs: make fuzz SECONDS=600
+	$(BIN)/python -m tests.fuzz.frames --seconds $(SECONDS)
+	$(BIN)/python -m tests.fuzz.batches --seconds $(SECONDS)
+
+bench: setup ## Measure beside the peers: make bench ARGS=--quick
+	$(BIN)/python -m benchmarks.records $(ARGS)
+	$(BIN)/python -m benchmarks.protocol $(ARGS)
+
+generate: setup ## Write protocol/messages anew from schema/
+	$(BIN)/python -m tools.generate_messages
+
+format: setup ## Format the sources
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean: ## Remove what builds and tests left behind
+	rm -rf build dist .coverage .coverage.* htmlcov .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .import_linter_cache src/*.egg-info
+	rm -f src/millstream/_accel/*.so src/millstream/_accel/*.c $(INSTALLED)

@@ -1,0 +1,1 @@
+"""The workshop: generators and checks that build Millstream. Not installed with it."""
