@@ -1,0 +1,45 @@
+"""The compiled kernel: CRC-32C, murmur2, the record codec and Arrow, in Cython.
+
+`millstream.records.kernel` chooses between these modules and their plain-Python twins in
+`millstream.records.plain`; nobody else imports them. Nothing here imports the layers above.
+
+The environment variable MILLSTREAM_IMPL decides, and is read here only: `python` runs the plain
+twins, `compiled` insists on the kernel, unset or empty takes the kernel when it was built.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+
+__all__ = ["COMPILED", "IMPLEMENTATIONS"]
+
+IMPLEMENTATIONS = ("compiled", "python")
+"""What MILLSTREAM_IMPL may say."""
+
+_EXTENSIONS = ("crc32c", "murmur2", "batch_writer", "record_codec")
+
+
+def _choose(wanted: str) -> bool:
+    """Whether the kernel runs. All of it or nothing: a half-built kernel is no kernel."""
+    if wanted not in ("", *IMPLEMENTATIONS):
+        raise ImportError(
+            f"MILLSTREAM_IMPL is {wanted!r}; set it to 'compiled' or 'python', or leave it unset"
+        )
+    if wanted == "python":
+        return False
+    try:
+        for name in _EXTENSIONS:
+            import_module(f"{__name__}.{name}")
+    except ImportError as error:
+        if wanted == "compiled":
+            raise ImportError(
+                "MILLSTREAM_IMPL is 'compiled' but the extension modules were not built; "
+                "install a C compiler and reinstall Millstream, or unset MILLSTREAM_IMPL"
+            ) from error
+        return False
+    return True
+
+
+COMPILED: bool = _choose(os.environ.get("MILLSTREAM_IMPL", ""))
+"""True when the compiled kernel runs, False on the plain-Python twins."""
