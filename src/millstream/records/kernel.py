@@ -1,0 +1,35 @@
+"""The one place that chooses between the compiled kernel and its plain-Python twin.
+
+Everything else in Millstream imports these names from here. `millstream._accel.COMPILED` is the
+choice; both give the same results, the same errors and the same error texts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from millstream import _accel
+
+if TYPE_CHECKING or not _accel.COMPILED:
+    from millstream.records.plain.crc32c import crc32c
+    from millstream.records.plain.murmur2 import murmur2, partition_for_key
+    from millstream.records.plain.record_codec import (
+        BatchWriter,
+        Record,
+        decode_records,
+        scan_records,
+    )
+else:
+    from millstream._accel.crc32c import crc32c
+    from millstream._accel.murmur2 import murmur2, partition_for_key
+    from millstream._accel.record_codec import BatchWriter, Record, decode_records, scan_records
+
+__all__ = [
+    "BatchWriter",
+    "Record",
+    "crc32c",
+    "decode_records",
+    "murmur2",
+    "partition_for_key",
+    "scan_records",
+]

@@ -1,0 +1,10 @@
+"""The plain twin of `millstream._accel.record_codec`: the same names from one place."""
+
+from __future__ import annotations
+
+from millstream.records.plain.decoding import decode_records
+from millstream.records.plain.record import Record
+from millstream.records.plain.walking import scan_records
+from millstream.records.plain.writing import BatchWriter
+
+__all__ = ["BatchWriter", "Record", "decode_records", "scan_records"]

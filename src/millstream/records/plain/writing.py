@@ -1,0 +1,352 @@
+"""Writing the records section of a v2 batch, and its header, in plain Python.
+
+The encoded pieces wait in a list and are joined once, when somebody wants the bytes. Producers,
+the cleaner and tests append; compression happens between `body()` and `seal()`, not here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from operator import index
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from millstream.errors import MessageTooLarge
+from millstream.records.layout import (
+    BATCH_SIZE_MAX,
+    CHECKED_HEADER,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    NO_TIMESTAMP,
+    UNCHECKED_HEADER,
+)
+from millstream.records.plain.crc32c import crc32c
+from millstream.records.plain.varint import encode_varint
+from millstream.types import INT64_MAX, ReadableBuffer
+
+if TYPE_CHECKING:
+    from typing import SupportsIndex
+
+    from millstream.types import Headers
+
+HeadersLike: TypeAlias = (
+    Mapping[str, ReadableBuffer | None] | Iterable[tuple[str, ReadableBuffer | None]] | None
+)
+"""What a caller may give as headers."""
+
+_INT64_MIN = -INT64_MAX - 1
+_OFFSET_DELTA_MAX = 2**31 - 1
+_NO_HEADERS = encode_varint(0)
+_ROW_SHAPE = "a row must be a tuple of (timestamp, key, value) or (timestamp, key, value, headers)"
+_BYTES_OR_NONE = "must be bytes, bytearray, memoryview or None"
+
+
+class ArrowRows(Protocol):
+    """What `extend_arrow` needs of a chunk of Arrow data."""
+
+    def row(
+        self, index: int
+    ) -> tuple[int | None, ReadableBuffer | None, ReadableBuffer | None, Headers]:
+        """(timestamp or None, key, value, headers) of one row."""
+        ...
+
+
+class BatchWriter:
+    """Collects records and makes a batch of them. A failed append changes nothing."""
+
+    __slots__ = (
+        "_base_timestamp",
+        "_last_offset_delta",
+        "_max_timestamp",
+        "_parts",
+        "_record_count",
+        "_size",
+    )
+
+    def __init__(self, capacity: int = 16 * 1024) -> None:
+        # The compiled twin reserves `capacity` bytes; a list of pieces has nothing to reserve.
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all records; the writer is as new."""
+        self._parts: list[bytes] = []
+        self._size = HEADER_SIZE
+        self._record_count = 0
+        self._base_timestamp = NO_TIMESTAMP
+        self._max_timestamp = NO_TIMESTAMP
+        self._last_offset_delta = -1
+
+    @property
+    def size(self) -> int:
+        """Bytes of the batch so far, uncompressed, header included."""
+        return self._size
+
+    @property
+    def record_count(self) -> int:
+        """Records appended since the last clear."""
+        return self._record_count
+
+    @property
+    def base_timestamp(self) -> int:
+        """The first record's timestamp, to which all others are relative; -1 without records."""
+        return self._base_timestamp
+
+    @property
+    def max_timestamp(self) -> int:
+        """The largest timestamp; -1 without records."""
+        return self._max_timestamp
+
+    @property
+    def last_offset_delta(self) -> int:
+        """The last record's offset relative to the batch's; -1 without records."""
+        return self._last_offset_delta
+
+    def append(
+        self,
+        timestamp: SupportsIndex,
+        key: ReadableBuffer | None,
+        value: ReadableBuffer | None,
+        headers: HeadersLike = (),
+        offset_delta: SupportsIndex | None = None,
+    ) -> int:
+        """Add one record and give the size so far. Offset deltas count up unless given."""
+        self._append(timestamp, key, value, headers, offset_delta)
+        return self._size
+
+    def extend(
+        self,
+        records: Iterable[
+            tuple[SupportsIndex, ReadableBuffer | None, ReadableBuffer | None]
+            | tuple[SupportsIndex, ReadableBuffer | None, ReadableBuffer | None, HeadersLike]
+        ],
+    ) -> int:
+        """Add (timestamp, key, value) or (timestamp, key, value, headers) rows; give the size.
+
+        The rows before a faulty one stay in the batch.
+        """
+        append = self._append
+        for row in records:
+            if not isinstance(row, tuple | list):
+                raise TypeError(f"{_ROW_SHAPE}, not {type(row).__name__}")
+            if not 3 <= len(row) <= 4:
+                raise TypeError(f"{_ROW_SHAPE}, not {len(row)} items")
+            append(*row)
+        return self._size
+
+    def extend_arrow(
+        self, chunk: ArrowRows, start: int, stop: int, size_limit: int, default_timestamp: int
+    ) -> int:
+        """Add rows of an Arrow chunk while the size stays within the limit; give their number.
+
+        The first row of an empty writer is added whatever its size, so that a caller gets on.
+        """
+        for position in range(start, stop):
+            timestamp, key, value, headers = chunk.row(position)
+            if timestamp is None:
+                timestamp = default_timestamp
+            limit = size_limit if self._record_count else BATCH_SIZE_MAX
+            if not self._append(timestamp, key, value, headers, size_limit=limit):
+                return position - start
+        return max(stop - start, 0)
+
+    def append_raw(
+        self, record_bytes: ReadableBuffer, offset_delta: SupportsIndex, timestamp: SupportsIndex
+    ) -> int:
+        """Add one record that is encoded already, its length included, and give the size so far.
+
+        For the cleaner: the bytes are trusted, and their timestamp delta is relative to the batch
+        they come from, so that batch's base timestamp must go to `seal`.
+        """
+        time, _ = self._checked_timestamp(timestamp)
+        delta = self._checked_offset_delta(offset_delta)
+        size = _checked_size(self._size + _size_of("record", record_bytes))
+        self._parts.append(bytes(record_bytes))
+        self._count_record(time, delta, size)
+        return size
+
+    def body(self) -> memoryview:
+        """The encoded records, for a compressor; valid until the next append or clear."""
+        if len(self._parts) > 1:
+            self._parts = [b"".join(self._parts)]
+        return memoryview(self._parts[0] if self._parts else b"")
+
+    def seal(
+        self,
+        *,
+        base_offset: int = 0,
+        leader_epoch: int = -1,
+        attributes: int = 0,
+        last_offset_delta: int | None = None,
+        base_timestamp: int | None = None,
+        max_timestamp: int | None = None,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        base_sequence: int = -1,
+        body: ReadableBuffer | None = None,
+    ) -> bytes:
+        """The finished batch with its checksum; `body` is the compressed form of the records.
+
+        What is not given is taken from the records appended. The records stay in the writer.
+        """
+        if last_offset_delta is None:
+            if not self._record_count:
+                raise ValueError("an empty batch has no last offset: pass last_offset_delta")
+            last_offset_delta = self._last_offset_delta
+        records = self.body() if body is None else memoryview(body).cast("B")
+        size = _checked_size(HEADER_SIZE + len(records))
+        checked = CHECKED_HEADER.pack(
+            _fitting("attributes", attributes, 16),
+            _fitting("last_offset_delta", last_offset_delta, 32),
+            _fitting(
+                "base_timestamp",
+                self._base_timestamp if base_timestamp is None else base_timestamp,
+                64,
+            ),
+            _fitting(
+                "max_timestamp", self._max_timestamp if max_timestamp is None else max_timestamp, 64
+            ),
+            _fitting("producer_id", producer_id, 64),
+            _fitting("producer_epoch", producer_epoch, 16),
+            _fitting("base_sequence", base_sequence, 32),
+            self._record_count,
+        )
+        unchecked = UNCHECKED_HEADER.pack(
+            _fitting("base_offset", base_offset, 64),
+            size - LOG_OVERHEAD,
+            _fitting("leader_epoch", leader_epoch, 32),
+            MAGIC,
+            crc32c(records, crc32c(checked)),
+        )
+        return b"".join((unchecked, checked, records))
+
+    def _append(
+        self,
+        timestamp: SupportsIndex,
+        key: ReadableBuffer | None,
+        value: ReadableBuffer | None,
+        headers: HeadersLike = (),
+        offset_delta: SupportsIndex | None = None,
+        size_limit: int = BATCH_SIZE_MAX,
+    ) -> bool:
+        """Add a record unless the batch would pass a limit below the format's own."""
+        time, timestamp_delta = self._checked_timestamp(timestamp)
+        key_size = len(key) if type(key) is bytes else _size_of("key", key)
+        value_size = len(value) if type(value) is bytes else _size_of("value", value)
+        encoded_headers = _encode_headers(headers)
+        delta = self._checked_offset_delta(offset_delta)
+
+        start = (
+            b"\0"
+            + encode_varint(timestamp_delta)
+            + encode_varint(delta)
+            + encode_varint(-1 if key is None else key_size)
+        )
+        before_value = encode_varint(-1 if value is None else value_size)
+        length = len(start) + key_size + len(before_value) + value_size + len(encoded_headers)
+        encoded_length = encode_varint(length)
+        size = _checked_size(self._size + len(encoded_length) + length)
+        if size > size_limit:
+            return False
+
+        # bytes() gives a bytes object back as it is, so only foreign buffers are copied here.
+        self._parts += (
+            encoded_length + start,
+            b"" if key is None else bytes(key),
+            before_value,
+            b"" if value is None else bytes(value),
+            encoded_headers,
+        )
+        self._count_record(time, delta, size)
+        return True
+
+    def _checked_timestamp(self, timestamp: SupportsIndex) -> tuple[int, int]:
+        """The timestamp and its delta, both of which must fit 64 bits."""
+        number = timestamp if type(timestamp) is int else _integer("timestamp", timestamp)
+        if not _INT64_MIN <= number <= INT64_MAX:
+            raise OverflowError(f"timestamp {number} does not fit 64 bits")
+        if not self._record_count:
+            return number, 0
+        delta = number - self._base_timestamp
+        if not _INT64_MIN <= delta <= INT64_MAX:
+            raise OverflowError(
+                f"timestamp {number} is too far from the batch's first, {self._base_timestamp}"
+            )
+        return number, delta
+
+    def _checked_offset_delta(self, offset_delta: SupportsIndex | None) -> int:
+        previous = self._last_offset_delta
+        delta = previous + 1 if offset_delta is None else _integer("offset delta", offset_delta)
+        if not 0 <= delta <= _OFFSET_DELTA_MAX:
+            raise OverflowError(f"offset delta {delta} does not fit 31 bits")
+        if delta <= previous:
+            raise ValueError(f"offset delta {delta} must be above the previous, {previous}")
+        return delta
+
+    def _count_record(self, timestamp: int, offset_delta: int, size: int) -> None:
+        if not self._record_count:
+            self._base_timestamp = self._max_timestamp = timestamp
+        elif timestamp > self._max_timestamp:
+            self._max_timestamp = timestamp
+        self._last_offset_delta = offset_delta
+        self._record_count += 1
+        self._size = size
+
+
+def _integer(name: str, value: object) -> int:
+    try:
+        return index(value)  # type: ignore[arg-type]  # the TypeError is the point
+    except TypeError:
+        raise TypeError(f"{name} must be an integer, not {type(value).__name__}") from None
+
+
+def _fitting(name: str, value: object, bits: int) -> int:
+    number = _integer(name, value)
+    if not -(1 << bits - 1) <= number < 1 << bits - 1:
+        raise OverflowError(f"{name} {number} does not fit {bits} bits")
+    return number
+
+
+def _checked_size(size: int) -> int:
+    if size > BATCH_SIZE_MAX:
+        raise MessageTooLarge(f"the batch would have {size} bytes, the limit is {BATCH_SIZE_MAX}")
+    return size
+
+
+def _size_of(name: str, value: ReadableBuffer | None) -> int:
+    if value is None:
+        return 0
+    if isinstance(value, memoryview):
+        return value.nbytes
+    if not isinstance(value, bytes | bytearray):
+        raise TypeError(f"{name} {_BYTES_OR_NONE}, not {type(value).__name__}")
+    return len(value)
+
+
+def _encode_headers(headers: HeadersLike) -> bytes:
+    if headers is None:
+        return _NO_HEADERS
+    if isinstance(headers, Mapping):
+        headers = headers.items()
+    elif not isinstance(headers, Iterable):
+        raise TypeError(
+            "headers must be a mapping or an iterable of (key, value) pairs, "
+            f"not {type(headers).__name__}"
+        )
+    parts = [b""]
+    count = 0
+    for header in headers:
+        if not isinstance(header, tuple | list) or len(header) != 2:
+            raise TypeError(f"a header must be a (key, value) pair, not {type(header).__name__}")
+        key, value = header
+        if not isinstance(key, str):
+            raise TypeError(f"header key must be str, not {type(key).__name__}")
+        encoded_key = key.encode("utf-8", "surrogateescape")
+        value_size = _size_of("header value", value)
+        parts += encode_varint(len(encoded_key)), encoded_key
+        if value is None:
+            parts.append(encode_varint(-1))
+        else:
+            parts += encode_varint(value_size), bytes(value)
+        count += 1
+    parts[0] = encode_varint(count)
+    return b"".join(parts)
