@@ -7,6 +7,7 @@ the cleaner and tests append; compression happens between `body()` and `seal()`,
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from operator import index
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
@@ -25,7 +26,8 @@ from millstream.records.plain.varint import encode_varint
 from millstream.types import INT64_MAX, ReadableBuffer
 
 if TYPE_CHECKING:
-    from typing import SupportsIndex
+    from collections.abc import Iterator
+    from typing import Any, SupportsIndex
 
     from millstream.types import Headers
 
@@ -37,6 +39,8 @@ HeadersLike: TypeAlias = (
 _INT64_MIN = -INT64_MAX - 1
 _OFFSET_DELTA_MAX = 2**31 - 1
 _NO_HEADERS = encode_varint(0)
+_NULL = encode_varint(-1)
+_NO_MORE = object()
 _ROW_SHAPE = "a row must be a tuple of (timestamp, key, value) or (timestamp, key, value, headers)"
 _BYTES_OR_NONE = "must be bytes, bytearray, memoryview or None"
 
@@ -124,14 +128,64 @@ class BatchWriter:
 
         The rows before a faulty one stay in the batch.
         """
-        append = self._append
-        for row in records:
+        rows = iter(records)
+        while (row := self._extend_plainly(rows)) is not _NO_MORE:
             if not isinstance(row, tuple | list):
                 raise TypeError(f"{_ROW_SHAPE}, not {type(row).__name__}")
             if not 3 <= len(row) <= 4:
                 raise TypeError(f"{_ROW_SHAPE}, not {len(row)} items")
-            append(*row)
+            self._append(*row)
         return self._size
+
+    def _extend_plainly(self, rows: Iterator[object]) -> object:
+        """Add rows as long as they are of the simplest kind, and give the first that is not.
+
+        Simple are tuples of an int and two bytes or None, after the batch's first record. Other
+        rows, good and bad, are for `_append`. Without the calls in between a row costs a third.
+        """
+        if not self._record_count:
+            return next(rows, _NO_MORE)
+        add = self._parts.append
+        base, newest, size = self._base_timestamp, self._max_timestamp, self._size
+        oldest_allowed = max(_INT64_MIN, base + _INT64_MIN)
+        newest_allowed = min(INT64_MAX, base + INT64_MAX)
+        first_delta = delta = self._last_offset_delta
+        try:
+            for row in islice(rows, _OFFSET_DELTA_MAX - delta):
+                if type(row) is not tuple or len(row) != 3:
+                    return row
+                timestamp, key, value = row
+                if type(timestamp) is not int or not oldest_allowed <= timestamp <= newest_allowed:
+                    return row
+                if type(key) is bytes:
+                    start = encode_varint(len(key)) + key
+                elif key is None:
+                    start = _NULL
+                else:
+                    return row
+                if type(value) is bytes:
+                    start += encode_varint(len(value))
+                elif value is None:
+                    start += _NULL
+                    value = b""
+                else:
+                    return row
+                start = b"\0" + encode_varint(timestamp - base) + encode_varint(delta + 1) + start
+                length = len(start) + len(value) + 1
+                encoded_length = encode_varint(length)
+                if size + len(encoded_length) + length > BATCH_SIZE_MAX:
+                    return row
+                add(encoded_length + start)
+                add(value)
+                add(_NO_HEADERS)
+                size += len(encoded_length) + length
+                delta += 1
+                if timestamp > newest:
+                    newest = timestamp
+            return next(rows, _NO_MORE)
+        finally:
+            self._record_count += delta - first_delta
+            self._last_offset_delta, self._max_timestamp, self._size = delta, newest, size
 
     def extend_arrow(
         self, chunk: ArrowRows, start: int, stop: int, size_limit: int, default_timestamp: int
@@ -325,19 +379,9 @@ def _size_of(name: str, value: ReadableBuffer | None) -> int:
 def _encode_headers(headers: HeadersLike) -> bytes:
     if headers is None:
         return _NO_HEADERS
-    if isinstance(headers, Mapping):
-        headers = headers.items()
-    elif not isinstance(headers, Iterable):
-        raise TypeError(
-            "headers must be a mapping or an iterable of (key, value) pairs, "
-            f"not {type(headers).__name__}"
-        )
     parts = [b""]
     count = 0
-    for header in headers:
-        if not isinstance(header, tuple | list) or len(header) != 2:
-            raise TypeError(f"a header must be a (key, value) pair, not {type(header).__name__}")
-        key, value = header
+    for key, value in _header_pairs(headers):
         if not isinstance(key, str):
             raise TypeError(f"header key must be str, not {type(key).__name__}")
         encoded_key = key.encode("utf-8", "surrogateescape")
@@ -350,3 +394,18 @@ def _encode_headers(headers: HeadersLike) -> bytes:
         count += 1
     parts[0] = encode_varint(count)
     return b"".join(parts)
+
+
+def _header_pairs(headers: object) -> Iterator[tuple[Any, Any]]:
+    if isinstance(headers, Mapping):
+        yield from headers.items()
+        return
+    if not isinstance(headers, Iterable):
+        raise TypeError(
+            "headers must be a mapping or an iterable of (key, value) pairs, "
+            f"not {type(headers).__name__}"
+        )
+    for pair in headers:
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise TypeError(f"a header must be a (key, value) pair, not {type(pair).__name__}")
+        yield pair[0], pair[1]
