@@ -21,17 +21,17 @@ cdef class BatchWriter:
     cdef int _grow(self, int64_t needed) noexcept nogil
     cdef inline int _reserve(self, int64_t size) except -1
     cdef inline void _count(self, int64_t timestamp, int64_t offset_delta) noexcept nogil
-    cdef inline int64_t _next_delta(self) except -1
-    cdef int64_t _given_delta(self, offset_delta) except -1
+    cdef inline int64_t _timestamp_delta(self, int64_t timestamp) except? -1
+    cdef inline int64_t _next_offset_delta(self) except -1
+    cdef int64_t _offset_delta(self, given) except -1
     cdef int _write(
-        self, int64_t timestamp, int64_t offset_delta, const uint8_t* key, int64_t key_length,
-        const uint8_t* value, int64_t value_length, list headers, int64_t headers_size,
+        self, int64_t timestamp, int64_t timestamp_delta, object offset_delta,
+        const uint8_t* key, int64_t key_length, const uint8_t* value, int64_t value_length,
+        list headers, int64_t headers_size,
     ) except -1
-    cdef uint8_t* _write_headers(self, uint8_t* p, list flat) noexcept
     cdef int _write_views(
-        self, int64_t timestamp, int64_t offset_delta, key, value, list headers,
-        int64_t headers_size,
+        self, int64_t timestamp, int64_t timestamp_delta, object offset_delta, key, value,
+        list headers, int64_t headers_size,
     ) except -1
-    cdef int _append(self, timestamp, key, value, headers, int64_t offset_delta) except -1
-    cdef int _append_item(self, item) except -1
-    cdef int _copy_record(self, const uint8_t* record, Py_ssize_t size) except -1
+    cdef int _append(self, timestamp, key, value, headers, offset_delta) except -1
+    cdef int _append_row(self, row) except -1

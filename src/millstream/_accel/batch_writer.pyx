@@ -11,19 +11,21 @@ from cpython.buffer cimport (
 from cpython.bytes cimport (
     PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE)
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
+from cpython.long cimport PyLong_CheckExact
 from cpython.mem cimport PyMem_RawFree, PyMem_RawRealloc
+from cpython.number cimport PyNumber_Index
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.stdint cimport INT32_MAX, int64_t, uint8_t
 from libc.string cimport memcpy, memset
 
 from millstream._accel.crc32c cimport checksum
 from millstream._accel.wire cimport (
-    MS_HEADER_SIZE, ms_bytes_size, ms_read_varint, ms_record_length, ms_varint_size,
+    MS_HEADER_SIZE, ms_bytes_size, ms_record_length, ms_varint_size,
     ms_write_big_endian, ms_write_bytes, ms_write_record)
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from millstream.errors import RecordListTooLarge
+from millstream.errors import MessageTooLarge
 
 cdef extern from *:
     """
@@ -40,8 +42,13 @@ cdef extern from *:
 cdef extern from "Python.h":
     long long PyLong_AsLongLongAndOverflow(object number, int* overflow) except? -1
 
-# A batch of this size takes long enough to copy and sum that other threads gain by running.
 cdef enum:
+    # The length counts what comes after it; the checksum covers what comes after it.
+    LENGTH_AT = 8
+    LENGTH_END = 12
+    CRC_AT = 17
+    CRC_END = 21
+    # A batch of this size takes long enough to copy and sum that other threads gain by running.
     RELEASE_GIL_SIZE = 128 * 1024
 
 cdef uint8_t NOTHING = 0
@@ -51,14 +58,22 @@ cdef str type_name(value):
     return type(value).__name__
 
 
+cdef object to_integer(value, str name):
+    """Any object that stands for an integer, as one."""
+    try:
+        return PyNumber_Index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be an integer, not {type_name(value)}") from None
+
+
 cdef int64_t to_int(value, str name, int bits) except? -1:
     """`value` as a signed integer of `bits` bits, or an error that says which one is wrong."""
     cdef int overflow = 0
-    if not isinstance(value, int):
-        raise TypeError(f"{name} must be int, not {type_name(value)}")
+    if not PyLong_CheckExact(value):
+        value = to_integer(value, name)
     cdef int64_t number = PyLong_AsLongLongAndOverflow(value, &overflow)
     if overflow or (bits < 64 and (number >> (bits - 1)) not in (0, -1)):
-        raise OverflowError(f"{name} {value} does not fit in {bits} bits")
+        raise OverflowError(f"{name} {value} does not fit {bits} bits")
     return number
 
 
@@ -75,51 +90,43 @@ cdef inline bint is_plain(field, const uint8_t** data, int64_t* length):
     return False
 
 
-cdef int get_view(field, str name, Py_buffer* view) except -1:
-    """Any field as a view; None has length -1 and no object."""
+cdef int check_field(field, str name) except -1:
+    if field is not None and not isinstance(field, (bytes, bytearray, memoryview)):
+        raise TypeError(
+            f"{name} must be bytes, bytearray, memoryview or None, not {type_name(field)}")
+    return 0
+
+
+cdef int get_view(field, Py_buffer* view) except -1:
+    """A field that passed `check_field` as a view; None has length -1 and no object."""
     if field is None:
         view.buf = NULL
         view.len = -1
         return 0
-    if not isinstance(field, (bytes, bytearray, memoryview)):
-        raise TypeError(
-            f"{name} must be bytes, bytearray, memoryview or None, not {type_name(field)}")
     if isinstance(field, memoryview) and not field.c_contiguous:
         field = bytes(field)
     return PyObject_GetBuffer(field, view, PyBUF_SIMPLE)
-
-
-cdef object header_pair(pair):
-    if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-        raise TypeError(
-            "headers must be a mapping or an iterable of (str, bytes) pairs, "
-            f"not {type_name(pair)}")
-    return pair
 
 
 cdef list flat_headers(headers, int64_t* size):
     """[key, value, key, value, ...] as bytes or None, and the bytes they will take."""
     cdef list flat = []
     cdef bytes encoded
-    size[0] = 0
     if isinstance(headers, Mapping):
         headers = headers.items()
-    try:
-        pairs = iter(headers)
-    except TypeError:
+    elif not isinstance(headers, Iterable):
         raise TypeError(
-            "headers must be a mapping or an iterable of (str, bytes) pairs, "
-            f"not {type_name(headers)}") from None
-    for pair in pairs:
-        key, value = header_pair(pair)
+            "headers must be a mapping or an iterable of (key, value) pairs, "
+            f"not {type_name(headers)}")
+    for pair in headers:
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise TypeError(f"a header must be a (key, value) pair, not {type_name(pair)}")
+        key, value = pair
         if not isinstance(key, str):
             raise TypeError(f"header key must be str, not {type_name(key)}")
         encoded = (<str>key).encode("utf-8", "surrogateescape")
         if value is not None and not PyBytes_CheckExact(value):
-            if not isinstance(value, (bytes, bytearray, memoryview)):
-                raise TypeError(
-                    "header value must be bytes, bytearray, memoryview or None, "
-                    f"not {type_name(value)}")
+            check_field(value, "header value")
             value = bytes(value)
         flat.append(encoded)
         flat.append(value)
@@ -128,8 +135,8 @@ cdef list flat_headers(headers, int64_t* size):
     return flat
 
 
-cdef inline bint is_empty_tuple(value):
-    return type(value) is tuple and PyTuple_GET_SIZE(value) == 0
+cdef inline bint has_headers(headers):
+    return headers is not None and not (type(headers) is tuple and len(<tuple>headers) == 0)
 
 
 cdef class BatchWriter:
@@ -199,8 +206,7 @@ cdef class BatchWriter:
 
     cdef inline int _reserve(self, int64_t size) except -1:
         cdef int64_t needed = self._length + size
-        if needed > INT32_MAX - MS_HEADER_SIZE:
-            raise RecordListTooLarge(f"a batch holds at most {INT32_MAX} bytes")
+        check_size(needed)
         if needed > self._capacity and self._grow(needed) < 0:
             raise MemoryError
         return 0
@@ -214,74 +220,72 @@ cdef class BatchWriter:
         self._record_count += 1
         self._last_offset_delta = offset_delta
 
-    cdef inline int64_t _next_delta(self) except -1:
+    cdef inline int64_t _timestamp_delta(self, int64_t timestamp) except? -1:
+        cdef int64_t delta = 0
+        if self._record_count and ms_sub_overflows(timestamp, self._base_timestamp, &delta):
+            raise OverflowError(
+                f"timestamp {timestamp} is too far from the batch's first, "
+                f"{self._base_timestamp}")
+        return delta
+
+    cdef inline int64_t _next_offset_delta(self) except -1:
         if self._last_offset_delta >= INT32_MAX:
-            raise RecordListTooLarge(f"a batch holds at most {INT32_MAX} records")
+            raise OverflowError(f"offset delta {self._last_offset_delta + 1} does not fit 31 bits")
         return self._last_offset_delta + 1
 
-    cdef int64_t _given_delta(self, offset_delta) except -1:
-        if not isinstance(offset_delta, int):
-            raise TypeError(f"offset delta must be int, not {type_name(offset_delta)}")
-        if not self._last_offset_delta < offset_delta <= INT32_MAX:
+    cdef int64_t _offset_delta(self, given) except -1:
+        if given is None:
+            return self._next_offset_delta()
+        number = to_integer(given, "offset delta")
+        if not 0 <= number <= INT32_MAX:
+            raise OverflowError(f"offset delta {number} does not fit 31 bits")
+        if number <= self._last_offset_delta:
             raise ValueError(
-                f"offset delta {offset_delta} must be above {self._last_offset_delta} "
-                f"and at most {INT32_MAX}")
-        return offset_delta
+                f"offset delta {number} must be above the previous, {self._last_offset_delta}")
+        return number
 
     # ---- one record ----
 
     cdef int _write(
-        self, int64_t timestamp, int64_t offset_delta, const uint8_t* key, int64_t key_length,
-        const uint8_t* value, int64_t value_length, list headers, int64_t headers_size,
+        self, int64_t timestamp, int64_t timestamp_delta, object offset_delta,
+        const uint8_t* key, int64_t key_length, const uint8_t* value, int64_t value_length,
+        list headers, int64_t headers_size,
     ) except -1:
         """Encode one record. Nothing has changed if this raises."""
-        cdef int64_t delta = 0
-        cdef int64_t header_count = 0
-        if self._record_count and ms_sub_overflows(timestamp, self._base_timestamp, &delta):
-            raise OverflowError(
-                f"timestamp {timestamp} is too far from the first, {self._base_timestamp}")
-        if headers is not None:
-            header_count = PyList_GET_SIZE(headers) // 2
+        cdef int64_t header_count = PyList_GET_SIZE(headers) // 2 if headers is not None else 0
+        cdef int64_t offset = self._offset_delta(offset_delta)
         cdef int64_t length = ms_record_length(
-            delta, offset_delta, key_length, value_length, header_count, headers_size)
+            timestamp_delta, offset, key_length, value_length, header_count, headers_size)
         self._reserve(ms_varint_size(length) + length)
         cdef uint8_t* p = ms_write_record(
-            self._data + self._length, length, delta, offset_delta, key, key_length,
+            self._data + self._length, length, timestamp_delta, offset, key, key_length,
             value, value_length, header_count)
         if headers is not None:
-            p = self._write_headers(p, headers)
+            p = write_headers(p, headers)
         self._length = p - self._data
-        self._count(timestamp, offset_delta)
+        self._count(timestamp, offset)
         return 0
 
-    cdef uint8_t* _write_headers(self, uint8_t* p, list flat) noexcept:
-        cdef const uint8_t* data = NULL
-        cdef int64_t length = 0
-        cdef Py_ssize_t i
-        for i in range(PyList_GET_SIZE(flat)):
-            is_plain(<object>PyList_GET_ITEM(flat, i), &data, &length)
-            p = ms_write_bytes(p, data, length)
-        return p
-
     cdef int _write_views(
-        self, int64_t timestamp, int64_t offset_delta, key, value, list headers,
-        int64_t headers_size,
+        self, int64_t timestamp, int64_t timestamp_delta, object offset_delta, key, value,
+        list headers, int64_t headers_size,
     ) except -1:
         """As `_write`, for keys and values that lend their bytes for a while."""
         cdef Py_buffer key_view, value_view
         memset(&key_view, 0, sizeof(key_view))  # A view without an object is safe to release.
         memset(&value_view, 0, sizeof(value_view))
         try:
-            get_view(key, "key", &key_view)
-            get_view(value, "value", &value_view)
+            get_view(key, &key_view)
+            get_view(value, &value_view)
             return self._write(
-                timestamp, offset_delta, <const uint8_t*>key_view.buf, key_view.len,
+                timestamp, timestamp_delta, offset_delta,
+                <const uint8_t*>key_view.buf, key_view.len,
                 <const uint8_t*>value_view.buf, value_view.len, headers, headers_size)
         finally:
             PyBuffer_Release(&key_view)
             PyBuffer_Release(&value_view)
 
-    cdef int _append(self, timestamp, key, value, headers, int64_t offset_delta) except -1:
+    cdef int _append(self, timestamp, key, value, headers, offset_delta) except -1:
         cdef const uint8_t* key_data = NULL
         cdef const uint8_t* value_data = NULL
         cdef int64_t key_length = -1
@@ -289,79 +293,79 @@ cdef class BatchWriter:
         cdef int64_t headers_size = 0
         cdef list flat = None
         cdef int64_t stamp = to_int(timestamp, "timestamp", 64)
-        if not is_empty_tuple(headers):
+        cdef int64_t delta = self._timestamp_delta(stamp)
+        cdef bint are_plain = (
+            is_plain(key, &key_data, &key_length) and is_plain(value, &value_data, &value_length))
+        if not are_plain:
+            check_field(key, "key")
+            check_field(value, "value")
+        if has_headers(headers):
             flat = flat_headers(headers, &headers_size)
-        if is_plain(key, &key_data, &key_length) and is_plain(value, &value_data, &value_length):
+        if are_plain:
             return self._write(
-                stamp, offset_delta, key_data, key_length, value_data, value_length,
+                stamp, delta, offset_delta, key_data, key_length, value_data, value_length,
                 flat, headers_size)
-        return self._write_views(stamp, offset_delta, key, value, flat, headers_size)
+        return self._write_views(stamp, delta, offset_delta, key, value, flat, headers_size)
 
     def append(self, timestamp, key, value, headers=(), offset_delta=None):
         """Add one record; the size of the batch so far. If it raises, nothing was added."""
         self._enter_to_change()
         try:
-            self._append(
-                timestamp, key, value, headers,
-                self._next_delta() if offset_delta is None else self._given_delta(offset_delta))
+            self._append(timestamp, key, value, headers, offset_delta)
             return MS_HEADER_SIZE + self._length
         finally:
             self._leave()
 
-    cdef int _append_item(self, item) except -1:
+    cdef int _append_row(self, row) except -1:
         cdef Py_ssize_t size
-        if not isinstance(item, tuple):
-            raise_not_a_record(type_name(item))
-        size = PyTuple_GET_SIZE(item)
+        if isinstance(row, list):
+            row = tuple(row)
+        elif not isinstance(row, tuple):
+            raise_not_a_row(type_name(row))
+        size = PyTuple_GET_SIZE(row)
         if size != 3 and size != 4:
-            raise_not_a_record(f"tuple of {size}")
+            raise_not_a_row(f"{size} items")
         return self._append(
-            <object>PyTuple_GET_ITEM(item, 0), <object>PyTuple_GET_ITEM(item, 1),
-            <object>PyTuple_GET_ITEM(item, 2),
-            <object>PyTuple_GET_ITEM(item, 3) if size == 4 else (), self._next_delta())
+            <object>PyTuple_GET_ITEM(row, 0), <object>PyTuple_GET_ITEM(row, 1),
+            <object>PyTuple_GET_ITEM(row, 2),
+            <object>PyTuple_GET_ITEM(row, 3) if size == 4 else None, None)
 
     def extend(self, records):
-        """Add (timestamp, key, value) or (timestamp, key, value, headers) tuples; the size so far.
+        """Add (timestamp, key, value) or (timestamp, key, value, headers) rows; the size so far.
 
         If one is wrong, those before it stay.
         """
         self._enter_to_change()
         try:
-            for item in records:
-                self._append_item(item)
+            for row in records:
+                self._append_row(row)
             return MS_HEADER_SIZE + self._length
         finally:
             self._leave()
 
     def append_raw(self, record_bytes, offset_delta, timestamp):
-        """Add a record as `scan_records` found it; the size so far.
+        """Add a record as `scan_records` found it, its length included; the size so far.
 
         Its deltas stay as they are, so `seal` wants the base_timestamp of the batch it came from.
         """
+        cdef int64_t stamp, offset
         cdef Py_buffer view
         self._enter_to_change()
         try:
             stamp = to_int(timestamp, "timestamp", 64)
-            delta = self._given_delta(offset_delta)
+            self._timestamp_delta(stamp)
+            offset = self._offset_delta(offset_delta)
             PyObject_GetBuffer(record_bytes, &view, PyBUF_SIMPLE)
             try:
-                self._copy_record(<const uint8_t*>view.buf, view.len)
+                self._reserve(view.len)
+                memcpy(self._data + self._length, view.buf, view.len)
+                self._length += view.len
             finally:
                 PyBuffer_Release(&view)
-            self._count(stamp, delta)
+            self._count(stamp, offset)
             return MS_HEADER_SIZE + self._length
         finally:
             self._leave()
-
-    cdef int _copy_record(self, const uint8_t* record, Py_ssize_t size) except -1:
-        cdef int64_t length = -1
-        cdef const uint8_t* p = ms_read_varint(record, record + size, 32, &length)
-        if p is NULL or length != record + size - p:
-            raise ValueError(f"not one encoded record of {size} bytes")
-        self._reserve(size)
-        memcpy(self._data + self._length, record, size)
-        self._length += size
-        return 0
 
     # ---- the batch ----
 
@@ -407,18 +411,15 @@ cdef class BatchWriter:
     ):
         """The batch: a header with its CRC, then `body` (compressed records) or the records."""
         cdef uint8_t header[MS_HEADER_SIZE]
-        cdef uint8_t* p = &header[0]
+        cdef uint8_t* p = &header[0] + CRC_END
         if last_offset_delta is None:
+            if not self._record_count:
+                raise ValueError("an empty batch has no last offset: pass last_offset_delta")
             last_offset_delta = self._last_offset_delta
         if base_timestamp is None:
             base_timestamp = self._base_timestamp
         if max_timestamp is None:
             max_timestamp = self._max_timestamp
-        p = ms_write_big_endian(p, to_int(base_offset, "base_offset", 64), 8)
-        p = ms_write_big_endian(p, 0, 4)  # The length, known below.
-        p = ms_write_big_endian(p, to_int(leader_epoch, "leader_epoch", 32), 4)
-        p = ms_write_big_endian(p, 2, 1)
-        p = ms_write_big_endian(p, 0, 4)  # The CRC, of what follows.
         p = ms_write_big_endian(p, to_int(attributes, "attributes", 16), 2)
         p = ms_write_big_endian(p, to_int(last_offset_delta, "last_offset_delta", 32), 4)
         p = ms_write_big_endian(p, to_int(base_timestamp, "base_timestamp", 64), 8)
@@ -427,6 +428,11 @@ cdef class BatchWriter:
         p = ms_write_big_endian(p, to_int(producer_epoch, "producer_epoch", 16), 2)
         p = ms_write_big_endian(p, to_int(base_sequence, "base_sequence", 32), 4)
         ms_write_big_endian(p, self._record_count, 4)
+        p = ms_write_big_endian(&header[0], to_int(base_offset, "base_offset", 64), 8)
+        p = ms_write_big_endian(p, 0, 4)  # `fill` knows the length,
+        p = ms_write_big_endian(p, to_int(leader_epoch, "leader_epoch", 32), 4)
+        p = ms_write_big_endian(p, 2, 1)
+        ms_write_big_endian(p, 0, 4)  # and the checksum.
         if body is None:
             self._enter()
             try:
@@ -436,10 +442,27 @@ cdef class BatchWriter:
         return join_view(header, body)
 
 
-cdef int raise_not_a_record(str found) except -1:
+cdef int raise_not_a_row(str found) except -1:
     raise TypeError(
-        "a record must be a tuple (timestamp, key, value) or (timestamp, key, value, headers), "
+        "a row must be a tuple of (timestamp, key, value) or (timestamp, key, value, headers), "
         f"not {found}")
+
+
+cdef inline int check_size(int64_t body_size) except -1:
+    if body_size > INT32_MAX - MS_HEADER_SIZE:
+        raise MessageTooLarge(
+            f"the batch would have {MS_HEADER_SIZE + body_size} bytes, the limit is {INT32_MAX}")
+    return 0
+
+
+cdef uint8_t* write_headers(uint8_t* p, list flat):
+    cdef const uint8_t* data = NULL
+    cdef int64_t length = 0
+    cdef Py_ssize_t i
+    for i in range(PyList_GET_SIZE(flat)):
+        is_plain(<object>PyList_GET_ITEM(flat, i), &data, &length)
+        p = ms_write_bytes(p, data, length)
+    return p
 
 
 cdef void fill(uint8_t* batch, uint8_t* header, const uint8_t* body, int64_t size) noexcept nogil:
@@ -447,13 +470,13 @@ cdef void fill(uint8_t* batch, uint8_t* header, const uint8_t* body, int64_t siz
     memcpy(batch, header, MS_HEADER_SIZE)
     if size:
         memcpy(batch + MS_HEADER_SIZE, body, size)
-    ms_write_big_endian(batch + 8, MS_HEADER_SIZE + size - 12, 4)
-    ms_write_big_endian(batch + 17, checksum(0, batch + 21, MS_HEADER_SIZE + size - 21), 4)
+    ms_write_big_endian(batch + LENGTH_AT, MS_HEADER_SIZE + size - LENGTH_END, 4)
+    ms_write_big_endian(
+        batch + CRC_AT, checksum(0, batch + CRC_END, MS_HEADER_SIZE + size - CRC_END), 4)
 
 
 cdef bytes join(uint8_t* header, const uint8_t* body, int64_t size):
-    if size > INT32_MAX - MS_HEADER_SIZE:
-        raise RecordListTooLarge(f"a batch holds at most {INT32_MAX} bytes")
+    check_size(size)
     cdef bytes batch = PyBytes_FromStringAndSize(NULL, MS_HEADER_SIZE + size)
     cdef uint8_t* data = <uint8_t*>PyBytes_AS_STRING(batch)
     if size >= RELEASE_GIL_SIZE:

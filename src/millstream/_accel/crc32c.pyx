@@ -12,6 +12,9 @@ cdef extern from "crc32c.h" nogil:
     uint32_t ms_crc32c(uint32_t seed, const uint8_t* data, size_t size)
     uint32_t ms_crc32c_portable(uint32_t seed, const uint8_t* data, size_t size)
 
+cdef extern from "Python.h":
+    unsigned long PyLong_AsUnsignedLongMask(object number) except? 0xffffffff
+
 # Below this the work is done before another thread could make use of the GIL, and getting it
 # back from a busy thread may cost milliseconds.
 cdef enum:
@@ -25,24 +28,25 @@ cdef uint32_t checksum(uint32_t seed, const uint8_t* data, size_t size) noexcept
     return ms_crc32c(seed, data, size)
 
 
-def crc32c(data, uint32_t seed=0):
+def crc32c(data, seed=0):
     """The CRC-32C of `data`, continuing from `seed`, the value of the bytes before it."""
     cdef Py_buffer view
-    cdef uint32_t crc
+    cdef uint32_t crc = <uint32_t>PyLong_AsUnsignedLongMask(seed)
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     if view.len >= RELEASE_GIL_SIZE:
         with nogil:
-            crc = ms_crc32c(seed, <const uint8_t*>view.buf, view.len)
+            crc = ms_crc32c(crc, <const uint8_t*>view.buf, view.len)
     else:
-        crc = ms_crc32c(seed, <const uint8_t*>view.buf, view.len)
+        crc = ms_crc32c(crc, <const uint8_t*>view.buf, view.len)
     PyBuffer_Release(&view)
     return crc
 
 
-def crc32c_portable(data, uint32_t seed=0):
+def crc32c_portable(data, seed=0):
     """As `crc32c`, by tables alone: what runs on a CPU without the instructions."""
     cdef Py_buffer view
+    cdef uint32_t crc = <uint32_t>PyLong_AsUnsignedLongMask(seed)
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
-    cdef uint32_t crc = ms_crc32c_portable(seed, <const uint8_t*>view.buf, view.len)
+    crc = ms_crc32c_portable(crc, <const uint8_t*>view.buf, view.len)
     PyBuffer_Release(&view)
     return crc

@@ -10,6 +10,7 @@ from millstream.errors import CorruptMessage
 
 FIELDS = (
     "length",
+    "attributes",
     "timestamp delta",
     "offset delta",
     "key length",
@@ -21,27 +22,32 @@ FIELDS = (
 """In the order of `enum ms_field`."""
 
 KINDS = (
-    "{field} is not a valid varint",
-    "{field} {value} is out of range",
-    "{field} overflows 64 bits",
+    "cut off in the {field}",
+    "the {field} does not fit {bits} bits",
+    "the {field} is {value}",
+    "the {field} is {value}, with {left} bytes left",
     "{value} bytes left over in the record",
+    "the timestamp does not fit 64 bits",
+    "the offset does not fit 64 bits",
 )
 """In the order of `enum ms_fault_kind`."""
 
 
-def bad_record(kind: int, field: int, value: int, index: int, position: int) -> CorruptMessage:
-    """The error for one field of record `index` that starts at byte `position` of the body."""
-    problem = KINDS[kind].format(field=FIELDS[field], value=value)
+def bad_record(
+    index: int, position: int, kind: int, field: int, value: int, left: int
+) -> CorruptMessage:
+    """The error for what is wrong in record `index`, at byte `position` of the body."""
+    name = FIELDS[field]
+    bits = 64 if name == "timestamp delta" else 32
+    problem = KINDS[kind].format(field=name, value=value, left=left, bits=bits)
     return CorruptMessage(f"record {index}, byte {position}: {problem}")
 
 
-def bad_count(count: int, size: int) -> CorruptMessage:
-    """The error for a record count that `size` bytes cannot hold."""
-    if count < 0:
-        return CorruptMessage(f"record count {count} is negative")
-    return CorruptMessage(f"{count} records do not fit in {size} bytes")
+def negative_count(count: int) -> CorruptMessage:
+    """The error for a record count below zero."""
+    return CorruptMessage(f"the record count is {count}")
 
 
-def bytes_left_over(left: int, position: int) -> CorruptMessage:
+def bytes_left_over(position: int, left: int, count: int) -> CorruptMessage:
     """The error for bytes behind the last record."""
-    return CorruptMessage(f"{left} bytes left over after the last record at byte {position}")
+    return CorruptMessage(f"byte {position}: {left} bytes left over after {count} records")

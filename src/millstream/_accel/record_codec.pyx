@@ -16,7 +16,7 @@ from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 
 from millstream._accel.wire cimport (
-    MS_RECORD_SIZE_MIN, ms_fault, ms_header, ms_read_header, ms_read_record, ms_record)
+    ms_fault, ms_header, ms_read_header, ms_read_record, ms_record)
 
 from millstream._accel import faults
 from millstream._accel.batch_writer import BatchWriter
@@ -103,15 +103,22 @@ cdef inline Record to_record(ms_record* read):
     return record
 
 
-cdef int check_count(int64_t count, Py_ssize_t size) except -1:
-    if count < 0 or count > size // MS_RECORD_SIZE_MIN:
-        raise faults.bad_count(count, size)
+cdef int raise_fault(ms_fault* fault, int64_t index, const uint8_t* body) except -1:
+    raise faults.bad_record(
+        index, fault.position - body, fault.kind, fault.field, fault.value, fault.left)
+
+
+cdef int check_count(int64_t count) except -1:
+    if count < 0:
+        raise faults.negative_count(count)
     return 0
 
 
-cdef int check_end(const uint8_t* p, const uint8_t* body, Py_ssize_t size) except -1:
+cdef int check_end(
+    const uint8_t* p, const uint8_t* body, Py_ssize_t size, int64_t count
+) except -1:
     if p != body + size:
-        raise faults.bytes_left_over(body + size - p, p - body)
+        raise faults.bytes_left_over(p - body, body + size - p, count)
     return 0
 
 
@@ -126,19 +133,18 @@ cdef list read_body(
     cdef ms_record record
     cdef ms_fault fault
     cdef int64_t i
-    check_count(count, size)
+    check_count(count)
     if is_stamped:
         base_timestamp = 0  # The deltas count for nothing, so their sum cannot overflow.
     for i in range(count):
         p = ms_read_record(p, body + size, base_offset, base_timestamp, &record, &fault)
         if p is NULL:
-            raise faults.bad_record(
-                fault.kind, fault.field, fault.value, i, fault.position - body)
+            raise_fault(&fault, i, body)
         if is_stamped:
             record.timestamp = stamp
         if from_offset <= record.offset < to_offset:
             records.append(to_record(&record))
-    check_end(p, body, size)
+    check_end(p, body, size, count)
     return records
 
 
@@ -168,17 +174,16 @@ cdef list scan_body(const uint8_t* body, Py_ssize_t size, int64_t count):
     cdef ms_record record
     cdef ms_fault fault
     cdef int64_t i
-    check_count(count, size)
+    check_count(count)
     for i in range(count):
         start = p
         p = ms_read_record(p, body + size, 0, 0, &record, &fault)
         if p is NULL:
-            raise faults.bad_record(
-                fault.kind, fault.field, fault.value, i, fault.position - body)
+            raise_fault(&fault, i, body)
         found.append((
             record.offset, record.timestamp, bytes_or_none(record.key, record.key_length),
             record.value_length >= 0, start - body, p - body))
-    check_end(p, body, size)
+    check_end(p, body, size, count)
     return found
 
 

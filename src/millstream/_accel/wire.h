@@ -13,15 +13,14 @@
 #define MS_HEADER_SIZE 61
 /* Length, attributes, both deltas, both lengths and the header count, one byte each. */
 #define MS_RECORD_SIZE_MIN 7
-/* A length prefix aside, what a record holds besides its key, value and headers:
-   attributes 1, timestamp delta 10, offset delta 5, two lengths and a header count of 5 each. */
-#define MS_RECORD_OVERHEAD_MAX 31
-#define MS_LENGTH_SIZE_MAX 5
 
 /* Positions in faults.py, KINDS and FIELDS. */
-enum ms_fault_kind { MS_NO_VARINT, MS_OUT_OF_RANGE, MS_OVERFLOW, MS_LEFT_OVER };
+enum ms_fault_kind {
+    MS_CUT_OFF, MS_TOO_WIDE, MS_NEGATIVE, MS_TOO_LONG, MS_LEFT_OVER,
+    MS_TIMESTAMP_OVERFLOW, MS_OFFSET_OVERFLOW
+};
 enum ms_field {
-    MS_LENGTH, MS_TIMESTAMP_DELTA, MS_OFFSET_DELTA, MS_KEY_LENGTH, MS_VALUE_LENGTH,
+    MS_LENGTH, MS_ATTRIBUTES, MS_TIMESTAMP_DELTA, MS_OFFSET_DELTA, MS_KEY_LENGTH, MS_VALUE_LENGTH,
     MS_HEADER_COUNT, MS_HEADER_KEY_LENGTH, MS_HEADER_VALUE_LENGTH
 };
 
@@ -29,6 +28,7 @@ typedef struct {
     int kind;
     int field;
     int64_t value;
+    int64_t left;
     const uint8_t *position;
 } ms_fault;
 
@@ -58,12 +58,16 @@ static inline int64_t ms_unzigzag(uint64_t n) { return (int64_t)(n >> 1) ^ -(int
 
 static inline uint64_t ms_zigzag(int64_t n) { return ((uint64_t)n << 1) ^ (uint64_t)(n >> 63); }
 
-/* The byte after the varint, or NULL: cut off, longer than `bits` allows, or too large a value. */
+/* The byte after the varint. NULL when the bytes end before it does, or when it has more bytes or
+   bits than `bits` allows: *is_cut_off tells which. Needless leading zeros are accepted. */
 static inline const uint8_t *ms_read_long_varint(
-    const uint8_t *p, const uint8_t *end, int bits, int64_t *value)
+    const uint8_t *p, const uint8_t *end, int bits, int64_t *value, int *is_cut_off)
 {
     uint64_t n = 0;
-    for (int shift = 0; shift < bits && p < end; shift += 7) {
+    for (int shift = 0; shift < bits; shift += 7) {
+        *is_cut_off = p >= end;
+        if (p >= end)
+            return NULL;
         uint64_t byte = *p++;
         n |= (byte & 0x7f) << shift;
         if (byte < 0x80) {
@@ -74,16 +78,6 @@ static inline const uint8_t *ms_read_long_varint(
         }
     }
     return NULL;
-}
-
-static inline const uint8_t *ms_read_varint(
-    const uint8_t *p, const uint8_t *end, int bits, int64_t *value)
-{
-    if (p < end && *p < 0x80) {
-        *value = ms_unzigzag(*p);
-        return p + 1;
-    }
-    return ms_read_long_varint(p, end, bits, value);
 }
 
 static inline int ms_varint_size(int64_t n)
@@ -103,13 +97,44 @@ static inline uint8_t *ms_write_varint(uint8_t *p, int64_t value)
 /* ---- reading a record ---- */
 
 static inline const uint8_t *ms_fail(
-    ms_fault *fault, int kind, int field, int64_t value, const uint8_t *position)
+    ms_fault *fault, int kind, int field, int64_t value, int64_t left, const uint8_t *position)
 {
     fault->kind = kind;
     fault->field = field;
     fault->value = value;
+    fault->left = left;
     fault->position = position;
     return NULL;
+}
+
+/* A varint of `bits` bits. Most have one byte. */
+static inline const uint8_t *ms_read_varint(
+    const uint8_t *p, const uint8_t *end, int bits, int field, int64_t *value, ms_fault *fault)
+{
+    if (p < end && *p < 0x80) {
+        *value = ms_unzigzag(*p);
+        return p + 1;
+    }
+    int is_cut_off = 0;
+    const uint8_t *next = ms_read_long_varint(p, end, bits, value, &is_cut_off);
+    if (!next)
+        return ms_fail(fault, is_cut_off ? MS_CUT_OFF : MS_TOO_WIDE, field, 0, 0, p);
+    return next;
+}
+
+/* A length that is at least `least` and for which there are bytes, `unit` for each. */
+static inline const uint8_t *ms_read_length(
+    const uint8_t *p, const uint8_t *end, int field, int least, int unit, int64_t *length,
+    ms_fault *fault)
+{
+    const uint8_t *start = p;
+    if (!(p = ms_read_varint(p, end, 32, field, length, fault)))
+        return NULL;
+    if (*length < least)
+        return ms_fail(fault, MS_NEGATIVE, field, *length, 0, start);
+    if (*length > (end - p) / unit)
+        return ms_fail(fault, MS_TOO_LONG, field, *length, end - p, start);
+    return p;
 }
 
 /* A length and that many bytes. `least` is -1 where null is allowed, else 0. */
@@ -117,12 +142,9 @@ static inline const uint8_t *ms_read_bytes(
     const uint8_t *p, const uint8_t *end, int field, int least,
     const uint8_t **data, int32_t *length, ms_fault *fault)
 {
-    const uint8_t *start = p;
     int64_t n;
-    if (!(p = ms_read_varint(p, end, 32, &n)))
-        return ms_fail(fault, MS_NO_VARINT, field, 0, start);
-    if (n < least || n > end - p)
-        return ms_fail(fault, MS_OUT_OF_RANGE, field, n, start);
+    if (!(p = ms_read_length(p, end, field, least, 1, &n, fault)))
+        return NULL;
     *data = p;
     *length = (int32_t)n;
     return n > 0 ? p + n : p;
@@ -142,13 +164,11 @@ static inline const uint8_t *ms_read_header(
 static inline const uint8_t *ms_skip_headers(
     const uint8_t *p, const uint8_t *end, ms_record *record, ms_fault *fault)
 {
-    const uint8_t *start = p;
     int64_t count;
     ms_header header;
-    if (!(p = ms_read_varint(p, end, 32, &count)))
-        return ms_fail(fault, MS_NO_VARINT, MS_HEADER_COUNT, 0, start);
-    if (count < 0 || count > (end - p) / 2)
-        return ms_fail(fault, MS_OUT_OF_RANGE, MS_HEADER_COUNT, count, start);
+    /* A header takes two bytes at least, so no claim is believed that the bytes cannot hold. */
+    if (!(p = ms_read_length(p, end, MS_HEADER_COUNT, 0, 2, &count, fault)))
+        return NULL;
     record->header_count = (int32_t)count;
     record->headers = p;
     for (; count > 0; count--)
@@ -157,24 +177,20 @@ static inline const uint8_t *ms_skip_headers(
     return p;
 }
 
-/* Both deltas, added to their bases. */
+/* Attributes, which have no meaning yet, and both deltas. */
 static inline const uint8_t *ms_read_deltas(
-    const uint8_t *p, const uint8_t *end, int64_t base_offset, int64_t base_timestamp,
-    ms_record *record, ms_fault *fault)
+    const uint8_t *p, const uint8_t *end, ms_record *record, ms_fault *fault)
 {
+    if (p >= end)
+        return ms_fail(fault, MS_CUT_OFF, MS_ATTRIBUTES, 0, 0, p);
+    p++;
+    if (!(p = ms_read_varint(p, end, 64, MS_TIMESTAMP_DELTA, &record->timestamp, fault)))
+        return NULL;
     const uint8_t *start = p;
-    int64_t delta;
-    if (!(p = ms_read_varint(p, end, 64, &delta)))
-        return ms_fail(fault, MS_NO_VARINT, MS_TIMESTAMP_DELTA, 0, start);
-    if (__builtin_add_overflow(base_timestamp, delta, &record->timestamp))
-        return ms_fail(fault, MS_OVERFLOW, MS_TIMESTAMP_DELTA, delta, start);
-    start = p;
-    if (!(p = ms_read_varint(p, end, 32, &delta)))
-        return ms_fail(fault, MS_NO_VARINT, MS_OFFSET_DELTA, 0, start);
-    if (delta < 0)
-        return ms_fail(fault, MS_OUT_OF_RANGE, MS_OFFSET_DELTA, delta, start);
-    if (__builtin_add_overflow(base_offset, delta, &record->offset))
-        return ms_fail(fault, MS_OVERFLOW, MS_OFFSET_DELTA, delta, start);
+    if (!(p = ms_read_varint(p, end, 32, MS_OFFSET_DELTA, &record->offset, fault)))
+        return NULL;
+    if (record->offset < 0)
+        return ms_fail(fault, MS_NEGATIVE, MS_OFFSET_DELTA, record->offset, 0, start);
     return p;
 }
 
@@ -185,13 +201,10 @@ static inline const uint8_t *ms_read_record(
 {
     const uint8_t *start = p;
     int64_t length;
-    if (!(p = ms_read_varint(p, end, 32, &length)))
-        return ms_fail(fault, MS_NO_VARINT, MS_LENGTH, 0, start);
-    if (length < MS_RECORD_SIZE_MIN - 1 || length > end - p)
-        return ms_fail(fault, MS_OUT_OF_RANGE, MS_LENGTH, length, start);
+    if (!(p = ms_read_length(p, end, MS_LENGTH, 0, 1, &length, fault)))
+        return NULL;
     end = p + length;
-    p++; /* The attributes of a record have no meaning yet. */
-    if (!(p = ms_read_deltas(p, end, base_offset, base_timestamp, record, fault))
+    if (!(p = ms_read_deltas(p, end, record, fault))
         || !(p = ms_read_bytes(
                  p, end, MS_KEY_LENGTH, -1, &record->key, &record->key_length, fault))
         || !(p = ms_read_bytes(
@@ -199,7 +212,11 @@ static inline const uint8_t *ms_read_record(
         || !(p = ms_skip_headers(p, end, record, fault)))
         return NULL;
     if (p != end)
-        return ms_fail(fault, MS_LEFT_OVER, 0, end - p, p);
+        return ms_fail(fault, MS_LEFT_OVER, 0, end - p, 0, p);
+    if (__builtin_add_overflow(base_timestamp, record->timestamp, &record->timestamp))
+        return ms_fail(fault, MS_TIMESTAMP_OVERFLOW, 0, 0, 0, start);
+    if (__builtin_add_overflow(base_offset, record->offset, &record->offset))
+        return ms_fail(fault, MS_OFFSET_OVERFLOW, 0, 0, 0, start);
     record->end = end;
     return end;
 }

@@ -6,13 +6,12 @@ cdef extern from "wire.h" nogil:
     enum:
         MS_HEADER_SIZE
         MS_RECORD_SIZE_MIN
-        MS_RECORD_OVERHEAD_MAX
-        MS_LENGTH_SIZE_MAX
 
     ctypedef struct ms_fault:
         int kind
         int field
         int64_t value
+        int64_t left
         const uint8_t* position
 
     ctypedef struct ms_record:
@@ -32,8 +31,6 @@ cdef extern from "wire.h" nogil:
         int32_t key_length
         int32_t value_length
 
-    const uint8_t* ms_read_varint(
-        const uint8_t* p, const uint8_t* end, int bits, int64_t* value)
     const uint8_t* ms_read_header(
         const uint8_t* p, const uint8_t* end, ms_header* header, ms_fault* fault)
     const uint8_t* ms_read_record(
