@@ -60,6 +60,7 @@ class BatchWriter:
 
     __slots__ = (
         "_base_timestamp",
+        "_fixed_base",
         "_last_offset_delta",
         "_max_timestamp",
         "_parts",
@@ -67,8 +68,16 @@ class BatchWriter:
         "_size",
     )
 
-    def __init__(self, capacity: int = 16 * 1024) -> None:
-        # The compiled twin reserves `capacity` bytes; a list of pieces has nothing to reserve.
+    def __init__(
+        self, capacity: int = 16 * 1024, base_timestamp: SupportsIndex | None = None
+    ) -> None:
+        """Timestamps are written relative to `base_timestamp`, else to the first record's.
+
+        `capacity` is what the compiled twin reserves; a list of pieces has nothing to reserve.
+        """
+        self._fixed_base: int | None = None
+        if base_timestamp is not None:
+            self._fixed_base = _checked_timestamp(base_timestamp)
         self.clear()
 
     def clear(self) -> None:
@@ -76,7 +85,7 @@ class BatchWriter:
         self._parts: list[bytes] = []
         self._size = HEADER_SIZE
         self._record_count = 0
-        self._base_timestamp = NO_TIMESTAMP
+        self._base_timestamp = NO_TIMESTAMP if self._fixed_base is None else self._fixed_base
         self._max_timestamp = NO_TIMESTAMP
         self._last_offset_delta = -1
 
@@ -92,7 +101,7 @@ class BatchWriter:
 
     @property
     def base_timestamp(self) -> int:
-        """The first record's timestamp, to which all others are relative; -1 without records."""
+        """What timestamps are relative to: as given, or the first record's; -1 without either."""
         return self._base_timestamp
 
     @property
@@ -211,7 +220,7 @@ class BatchWriter:
         For the cleaner: the bytes are trusted, and their timestamp delta is relative to the batch
         they come from, so that batch's base timestamp must go to `seal`.
         """
-        time, _ = self._checked_timestamp(timestamp)
+        time = _checked_timestamp(timestamp)
         delta = self._checked_offset_delta(offset_delta)
         size = _checked_size(self._size + _size_of("record", record_bytes))
         self._parts.append(bytes(record_bytes))
@@ -283,7 +292,8 @@ class BatchWriter:
         size_limit: int = BATCH_SIZE_MAX,
     ) -> bool:
         """Add a record unless the batch would pass a limit below the format's own."""
-        time, timestamp_delta = self._checked_timestamp(timestamp)
+        time = _checked_timestamp(timestamp)
+        timestamp_delta = self._timestamp_delta(time)
         key_size = len(key) if type(key) is bytes else _size_of("key", key)
         value_size = len(value) if type(value) is bytes else _size_of("value", value)
         encoded_headers = _encode_headers(headers)
@@ -313,19 +323,15 @@ class BatchWriter:
         self._count_record(time, delta, size)
         return True
 
-    def _checked_timestamp(self, timestamp: SupportsIndex) -> tuple[int, int]:
-        """The timestamp and its delta, both of which must fit 64 bits."""
-        number = timestamp if type(timestamp) is int else _integer("timestamp", timestamp)
-        if not _INT64_MIN <= number <= INT64_MAX:
-            raise OverflowError(f"timestamp {number} does not fit 64 bits")
-        if not self._record_count:
-            return number, 0
-        delta = number - self._base_timestamp
+    def _timestamp_delta(self, timestamp: int) -> int:
+        if not self._record_count and self._fixed_base is None:
+            return 0
+        delta = timestamp - self._base_timestamp
         if not _INT64_MIN <= delta <= INT64_MAX:
             raise OverflowError(
-                f"timestamp {number} is too far from the batch's first, {self._base_timestamp}"
+                f"timestamp {timestamp} is too far from the batch's first, {self._base_timestamp}"
             )
-        return number, delta
+        return delta
 
     def _checked_offset_delta(self, offset_delta: SupportsIndex | None) -> int:
         previous = self._last_offset_delta
@@ -338,7 +344,9 @@ class BatchWriter:
 
     def _count_record(self, timestamp: int, offset_delta: int, size: int) -> None:
         if not self._record_count:
-            self._base_timestamp = self._max_timestamp = timestamp
+            self._max_timestamp = timestamp
+            if self._fixed_base is None:
+                self._base_timestamp = timestamp
         elif timestamp > self._max_timestamp:
             self._max_timestamp = timestamp
         self._last_offset_delta = offset_delta
@@ -351,6 +359,13 @@ def _integer(name: str, value: object) -> int:
         return index(value)  # type: ignore[arg-type]  # the TypeError is the point
     except TypeError:
         raise TypeError(f"{name} must be an integer, not {type(value).__name__}") from None
+
+
+def _checked_timestamp(timestamp: SupportsIndex) -> int:
+    number = timestamp if type(timestamp) is int else _integer("timestamp", timestamp)
+    if not _INT64_MIN <= number <= INT64_MAX:
+        raise OverflowError(f"timestamp {number} does not fit 64 bits")
+    return number
 
 
 def _fitting(name: str, value: object, bits: int) -> int:
