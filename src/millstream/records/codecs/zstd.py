@@ -1,0 +1,120 @@
+"""Zstandard frames by the zstandard package.
+
+Java and librdkafka write frames without a content size, so the size is found by walking the block
+headers: a block holds 128 KiB at most. Contexts are expensive to make and are kept for the next
+call, each used by one caller at a time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+import zstandard
+
+from millstream.records.codecs.faults import corrupt
+from millstream.records.codecs.framing import MAGIC_SIZE, decompress_frames
+
+if TYPE_CHECKING:
+    from millstream.types import ReadableBuffer
+
+_MAGIC = 0xFD2FB528
+_CONTENT_CHECKSUM = 0x04
+_DICTIONARY_ID_SIZES = (0, 1, 2, 4)
+_CONTENT_SIZE_SIZES = (0, 2, 4, 8)
+_CHECKSUM_SIZE = 4
+_BLOCK_HEADER_SIZE = 3
+_LAST_BLOCK = 1
+_RUN, _COMPRESSED = 1, 2
+_BLOCK_SIZE_MAX = 128 * 1024
+_PIECE = 256
+"""Bytes of input that cannot give more than 8 MiB, however dense they are."""
+
+_KEPT_CONTEXTS = 8
+_KEPT_LEVEL_MAX = 9
+"""Contexts of higher levels take many megabytes and are not worth keeping."""
+
+# A deque's append and pop are atomic, with and without the GIL: who popped a context has it alone.
+_compressors: dict[int, deque[zstandard.ZstdCompressor]] = {}
+_decompressors: deque[zstandard.ZstdDecompressor] = deque(maxlen=_KEPT_CONTEXTS)
+
+
+def compress(data: ReadableBuffer, level: int) -> bytes:
+    """One frame."""
+    kept = _compressors.setdefault(level, deque(maxlen=_KEPT_CONTEXTS))
+    try:
+        compressor = kept.pop()
+    except IndexError:
+        compressor = zstandard.ZstdCompressor(level=level)
+    compressed = compressor.compress(data)
+    if level <= _KEPT_LEVEL_MAX:
+        kept.append(compressor)
+    return compressed
+
+
+def decompress(data: ReadableBuffer, size_limit: int) -> bytes:
+    """The contents of all frames, one after the other."""
+    return decompress_frames("zstd", data, size_limit, _walk, _decompress_frame)
+
+
+def _decompress_frame(frame: memoryview, size_max: int, size_left: int) -> bytes:
+    try:
+        decompressor = _decompressors.pop()
+    except IndexError:
+        decompressor = zstandard.ZstdDecompressor()
+    try:
+        if size_max <= size_left:
+            content = decompressor.decompress(frame, max_output_size=size_max or 1)
+        else:
+            content = _decompress_by_pieces(decompressor, frame, size_left)
+    except zstandard.ZstdError as error:
+        raise corrupt("zstd", error) from error
+    _decompressors.append(decompressor)
+    return content
+
+
+def _decompress_by_pieces(
+    decompressor: zstandard.ZstdDecompressor, content: memoryview, size_left: int
+) -> bytes:
+    """Decompress what may be too much, and stop when it is."""
+    stream = decompressor.decompressobj()
+    parts: list[bytes] = []
+    position = 0
+    while position < len(content) and size_left >= 0:
+        parts.append(stream.decompress(content[position : position + _PIECE]))
+        size_left -= len(parts[-1])
+        position += _PIECE
+    return b"".join(parts)
+
+
+def _walk(view: memoryview, start: int, magic: int) -> tuple[int, int]:
+    """Follow the block headers of a frame: where it ends, and what it can hold at most."""
+    if magic != _MAGIC:
+        raise corrupt("zstd", f"no frame at byte {start}: the magic number is {magic:#010x}")
+    descriptor = view[start + MAGIC_SIZE]
+    position, claimed = _walk_header(view, start + MAGIC_SIZE + 1, descriptor)
+    size_max = header = 0
+    while not header & _LAST_BLOCK:
+        header = view[position] | view[position + 1] << 8 | view[position + 2] << 16
+        kind, length = header >> 1 & 3, header >> 3
+        size_max += _BLOCK_SIZE_MAX if kind == _COMPRESSED else min(length, _BLOCK_SIZE_MAX)
+        position += _BLOCK_HEADER_SIZE + (1 if kind == _RUN else length)
+    if descriptor & _CONTENT_CHECKSUM:
+        position += _CHECKSUM_SIZE
+    if claimed is None:
+        return position, size_max
+    if claimed > size_max:
+        raise corrupt("zstd", f"blocks for {size_max} bytes claim to hold {claimed}")
+    return position, claimed
+
+
+def _walk_header(view: memoryview, position: int, descriptor: int) -> tuple[int, int | None]:
+    """Where the first block is, and the size of the contents if the header claims one."""
+    is_single_segment = descriptor >> 5 & 1
+    position += 1 - is_single_segment  # the window size
+    position += _DICTIONARY_ID_SIZES[descriptor & 3]
+    field_size = _CONTENT_SIZE_SIZES[descriptor >> 6] or is_single_segment
+    if not field_size:
+        return position, None
+    claimed = int.from_bytes(view[position : position + field_size], "little")
+    return position + field_size, claimed + 256 if field_size == 2 else claimed
