@@ -10,8 +10,27 @@ import os
 from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 
 KERNEL = Path("src/millstream/_accel")
+
+
+class BuildKernel(build_ext):
+    """As setuptools builds extensions, and one line for the reader when they cannot be built."""
+
+    def run(self) -> None:
+        super().run()
+        missing = [
+            extension.name
+            for extension in self.extensions
+            if not Path(self.get_ext_fullpath(extension.name)).exists()
+        ]
+        if missing:
+            self.warn(
+                "Millstream's compiled kernel was not built (is there a C compiler?). "
+                "Everything works, on the slower plain-Python codec. "
+                f"Not built: {', '.join(missing)}"
+            )
 
 
 def kernel_extensions() -> list[Extension]:
@@ -20,18 +39,22 @@ def kernel_extensions() -> list[Extension]:
         return []
     from Cython.Build import cythonize
 
+    shared = sorted(str(path) for path in (*KERNEL.glob("*.h"), *KERNEL.glob("*.pxd")))
     extensions = [
         Extension(
             f"millstream._accel.{source.stem}",
             [str(source)],
+            depends=shared,
             extra_compile_args=["-O3", "-g0"],
             optional=True,
         )
         for source in sorted(KERNEL.glob("*.pyx"))
     ]
     directives = {"language_level": 3, "freethreading_compatible": True}
-    built: list[Extension] = cythonize(extensions, compiler_directives=directives)
+    built: list[Extension] = cythonize(  # type: ignore[no-untyped-call]  # Cython has no types
+        extensions, compiler_directives=directives
+    )
     return built
 
 
-setup(ext_modules=kernel_extensions())
+setup(ext_modules=kernel_extensions(), cmdclass={"build_ext": BuildKernel})

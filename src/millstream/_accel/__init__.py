@@ -17,7 +17,7 @@ __all__ = ["COMPILED", "IMPLEMENTATIONS"]
 IMPLEMENTATIONS = ("compiled", "python")
 """What MILLSTREAM_IMPL may say."""
 
-_EXTENSIONS = ("crc32c", "murmur2", "batch_writer", "record_codec")
+_MODULES = ("crc32c", "murmur2", "record_codec", "arrow")
 
 
 def _choose(wanted: str) -> bool:
@@ -29,7 +29,7 @@ def _choose(wanted: str) -> bool:
     if wanted == "python":
         return False
     try:
-        for name in _EXTENSIONS:
+        for name in _MODULES:
             import_module(f"{__name__}.{name}")
     except ImportError as error:
         if wanted == "compiled":

@@ -2,6 +2,8 @@
 
 from libc.stdint cimport int64_t, uint8_t
 
+from millstream._accel.arrow_input cimport ms_input
+
 cdef class BatchWriter:
     cdef uint8_t* _data
     cdef int64_t _length
@@ -35,3 +37,12 @@ cdef class BatchWriter:
     ) except -1
     cdef int _append(self, timestamp, key, value, headers, offset_delta) except -1
     cdef int _append_row(self, row) except -1
+    cdef int _write_row(
+        self, const ms_input* input, int64_t index, int64_t size_limit, int64_t* timestamp,
+        int64_t* length,
+    ) noexcept nogil
+    cdef int _write_rows(
+        self, const ms_input* input, int64_t* index, int64_t stop, int64_t size_limit,
+        int64_t default_timestamp, int64_t* timestamp, int64_t* length,
+    ) noexcept nogil
+    cdef int _raise_row(self, int outcome, int64_t row, int64_t stamp, int64_t length) except -1

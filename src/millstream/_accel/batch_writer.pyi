@@ -1,7 +1,7 @@
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
-from millstream._accel.arrow import ArrowChunk
+from millstream._accel.arrow_reader import ArrowChunk
 from millstream.types import ReadableBuffer
 
 _Field: TypeAlias = ReadableBuffer | None

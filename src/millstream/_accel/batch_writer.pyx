@@ -18,6 +18,9 @@ from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.stdint cimport INT32_MAX, int64_t, uint8_t
 from libc.string cimport memcpy, memset
 
+from millstream._accel.arrow_input cimport (
+    MS_ROW_DONE, ms_input, ms_read_row, ms_row, ms_write_row_headers)
+from millstream._accel.arrow_reader cimport ArrowChunk, raise_row
 from millstream._accel.crc32c cimport checksum
 from millstream._accel.wire cimport (
     MS_HEADER_SIZE, ms_bytes_size, ms_record_length, ms_varint_size,
@@ -48,8 +51,16 @@ cdef enum:
     LENGTH_END = 12
     CRC_AT = 17
     CRC_END = 21
-    # A batch of this size takes long enough to copy and sum that other threads gain by running.
+    # A batch of this size takes long enough to copy and sum that other threads gain by running,
+    # and so do that many rows.
     RELEASE_GIL_SIZE = 128 * 1024
+    RELEASE_GIL_ROWS = 1024
+    # Beyond the outcomes of ms_read_row.
+    BATCH_FULL = 100
+    TOO_LARGE = 101
+    TOO_FAR = 102
+    TOO_MANY = 103
+    NO_MEMORY = 104
 
 cdef uint8_t NOTHING = 0
 
@@ -364,6 +375,101 @@ cdef class BatchWriter:
                 PyBuffer_Release(&view)
             self._count(stamp, offset)
             return MS_HEADER_SIZE + self._length
+        finally:
+            self._leave()
+
+    # ---- Arrow ----
+
+    cdef int _write_row(
+        self, const ms_input* input, int64_t index, int64_t size_limit, int64_t* timestamp,
+        int64_t* length,
+    ) noexcept nogil:
+        """Encode one row; an outcome. The numbers that a complaint may need come back."""
+        cdef ms_row row
+        cdef int64_t delta = 0
+        cdef int64_t offset = self._last_offset_delta + 1
+        cdef uint8_t* p
+        cdef int outcome = ms_read_row(input, index, &row)
+        if outcome != MS_ROW_DONE:
+            return outcome
+        if row.has_timestamp:
+            timestamp[0] = row.timestamp
+        if self._record_count and ms_sub_overflows(timestamp[0], self._base_timestamp, &delta):
+            return TOO_FAR
+        if offset > INT32_MAX:
+            return TOO_MANY
+        cdef int64_t body = ms_record_length(
+            delta, offset, row.key_length, row.value_length, row.header_count, row.headers_size)
+        length[0] = self._length + ms_varint_size(body) + body
+        if length[0] > INT32_MAX - MS_HEADER_SIZE:
+            return TOO_LARGE
+        if self._record_count and length[0] > size_limit - MS_HEADER_SIZE:
+            return BATCH_FULL
+        if length[0] > self._capacity and self._grow(length[0]) < 0:
+            return NO_MEMORY
+        p = ms_write_record(
+            self._data + self._length, body, delta, offset, row.key, row.key_length,
+            row.value, row.value_length, row.header_count)
+        if row.header_count:
+            ms_write_row_headers(p, input, &row)
+        self._length = length[0]
+        self._count(timestamp[0], offset)
+        return MS_ROW_DONE
+
+    cdef int _write_rows(
+        self, const ms_input* input, int64_t* index, int64_t stop, int64_t size_limit,
+        int64_t default_timestamp, int64_t* timestamp, int64_t* length,
+    ) noexcept nogil:
+        cdef int outcome
+        while index[0] < stop:
+            timestamp[0] = default_timestamp
+            outcome = self._write_row(input, index[0], size_limit, timestamp, length)
+            if outcome != MS_ROW_DONE:
+                return outcome
+            index[0] += 1
+        return MS_ROW_DONE
+
+    cdef int _raise_row(self, int outcome, int64_t row, int64_t stamp, int64_t length) except -1:
+        if outcome == NO_MEMORY:
+            raise MemoryError
+        if outcome == TOO_LARGE:
+            check_size(length)
+        if outcome == TOO_MANY:
+            self._next_offset_delta()
+        if outcome == TOO_FAR:
+            self._timestamp_delta(stamp)
+        return raise_row(outcome, row)
+
+    def extend_arrow(
+        self, ArrowChunk chunk not None, int64_t start, int64_t stop, int64_t size_limit,
+        int64_t default_timestamp,
+    ):
+        """Add rows start to stop of a chunk while the size stays in the limit; how many it took.
+
+        An empty batch takes the first whatever its size. If one is wrong, those before it stay.
+        """
+        cdef int64_t index = start
+        cdef int64_t timestamp = 0
+        cdef int64_t length = 0
+        cdef int outcome
+        if start >= stop:
+            return 0
+        if start < 0 or stop > len(chunk):
+            raise IndexError(f"rows {start} to {stop} of {len(chunk)}")
+        self._enter_to_change()
+        try:
+            if stop - start >= RELEASE_GIL_ROWS:
+                with nogil:
+                    outcome = self._write_rows(
+                        &chunk._input, &index, stop, size_limit, default_timestamp,
+                        &timestamp, &length)
+            else:
+                outcome = self._write_rows(
+                    &chunk._input, &index, stop, size_limit, default_timestamp,
+                    &timestamp, &length)
+            if outcome != MS_ROW_DONE and outcome != BATCH_FULL:
+                self._raise_row(outcome, index, timestamp, length)
+            return index - start
         finally:
             self._leave()
 

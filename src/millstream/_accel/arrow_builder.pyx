@@ -1,0 +1,255 @@
+# cython: language_level=3, freethreading_compatible=True
+# cython: boundscheck=False, wraparound=False, cdivision=True
+"""Records to Arrow, without pyarrow; half of the twin of `millstream.records.plain.arrow`.
+
+`records.arrow` feeds it the bodies of batches; whatever speaks the Arrow PyCapsule interface takes
+the result without a copy. The bytes read may come from anybody, as in `record_codec`.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree
+from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
+from libc.string cimport memset
+
+from millstream._accel.arrow_abi cimport ArrowArray, ArrowArrayStream, ArrowSchema
+from millstream._accel.wire cimport ms_fault
+
+from millstream._accel import faults
+
+cdef extern from "arrow_columns.h" nogil:
+    enum:
+        MS_DONE
+        MS_CORRUPT
+        MS_BEHIND_LAST
+        MS_NO_MEMORY
+
+    ctypedef struct ms_buffer:
+        int64_t size
+
+    ctypedef struct ms_strings:
+        ms_buffer bytes
+
+    ctypedef struct ms_columns:
+        int64_t row_count
+        ms_strings key
+        ms_strings value
+        ms_strings header_key
+        ms_strings header_value
+
+    ctypedef struct ms_append_job:
+        const uint8_t* body
+        int64_t size
+        int64_t count
+        int64_t base_offset
+        int64_t base_timestamp
+        int64_t append_timestamp
+        int64_t from_offset
+        int64_t to_offset
+        int32_t partition
+        bint has_append_timestamp
+        ms_fault fault
+        int64_t fault_index
+        int full_column
+
+    int ms_append(ms_columns* columns, ms_append_job* job)
+    void ms_free_columns(ms_columns* columns)
+
+cdef extern from "arrow_export.h" nogil:
+    ctypedef struct ms_shared_columns:
+        ms_columns columns
+
+    ms_shared_columns* ms_share(ms_columns* columns)
+    void ms_let_go(ms_shared_columns* shared)
+    bint ms_export_schema(ArrowSchema* schema)
+    bint ms_export_array(ArrowArray* array, ms_shared_columns* shared)
+    bint ms_export_stream(ArrowArrayStream* stream, ms_shared_columns* shared)
+
+cdef extern from *:
+    """
+    #define ms_swap(flag, value) __atomic_exchange_n(flag, value, __ATOMIC_ACQ_REL)
+    """
+    int ms_swap(int* flag, int value) nogil
+
+cdef enum:
+    # A body of this size takes long enough that other threads gain by running meanwhile.
+    RELEASE_GIL_SIZE = 64 * 1024
+
+# In the order of `enum ms_column`.
+cdef tuple COLUMNS = ("key", "value", "headers", "header key", "header value")
+
+
+cdef class ArrowRecordsBuilder:
+    """Collects the records of batches as Arrow columns.
+
+    One thread at a time: a second one that calls while a call is under way gets a RuntimeError.
+    """
+
+    cdef ms_columns _columns
+    cdef int _busy
+
+    def __dealloc__(self):
+        ms_free_columns(&self._columns)
+
+    cdef int _enter(self) except -1:
+        if ms_swap(&self._busy, 1):
+            raise RuntimeError("this builder is in use: one thread, one call at a time")
+        return 0
+
+    def append(
+        self, body, int64_t count, int64_t base_offset, int64_t base_timestamp,
+        append_timestamp=None, int32_t partition=0, int64_t from_offset=0,
+        int64_t to_offset=INT64_MAX,
+    ):
+        """Add the records of an uncompressed body, as `decode_records` reads them; the rows added.
+
+        On an error nothing is added.
+        """
+        cdef ms_append_job job
+        cdef Py_buffer view
+        cdef int64_t rows_before
+        memset(&job, 0, sizeof(job))
+        if count < 0:
+            raise faults.negative_count(count)
+        job.count = count
+        job.base_offset = base_offset
+        job.base_timestamp = base_timestamp
+        job.has_append_timestamp = append_timestamp is not None
+        job.append_timestamp = 0 if append_timestamp is None else append_timestamp
+        job.partition = partition
+        job.from_offset = from_offset
+        job.to_offset = to_offset
+        PyObject_GetBuffer(body, &view, PyBUF_SIMPLE)
+        try:
+            job.body = <const uint8_t*>view.buf
+            job.size = view.len
+            self._enter()
+            try:
+                rows_before = self._columns.row_count
+                self._run(&job)
+                return self._columns.row_count - rows_before
+            finally:
+                ms_swap(&self._busy, 0)
+        finally:
+            PyBuffer_Release(&view)
+
+    cdef int _run(self, ms_append_job* job) except -1:
+        cdef int outcome
+        if job.size >= RELEASE_GIL_SIZE:
+            with nogil:
+                outcome = ms_append(&self._columns, job)
+        else:
+            outcome = ms_append(&self._columns, job)
+        return 0 if outcome == MS_DONE else raise_outcome(outcome, job)
+
+    @property
+    def row_count(self):
+        """Rows so far."""
+        return self._columns.row_count
+
+    @property
+    def byte_count(self):
+        """Bytes of keys, values and headers so far."""
+        return (
+            self._columns.key.bytes.size + self._columns.value.bytes.size
+            + self._columns.header_key.bytes.size + self._columns.header_value.bytes.size)
+
+    def finish(self):
+        """The rows as an Arrow object. The builder is empty again."""
+        cdef ArrowRecords records = ArrowRecords.__new__(ArrowRecords)
+        self._enter()
+        records._shared = ms_share(&self._columns)
+        ms_swap(&self._busy, 0)
+        if records._shared is NULL:
+            raise MemoryError
+        return records
+
+
+cdef int raise_outcome(int outcome, ms_append_job* job) except -1:
+    cdef int64_t position = job.fault.position - job.body
+    if outcome == MS_NO_MEMORY:
+        raise MemoryError
+    if outcome == MS_BEHIND_LAST:
+        raise faults.bytes_left_over(position, job.size - position, job.count)
+    if outcome == MS_CORRUPT:
+        raise faults.bad_record(
+            job.fault_index, position, job.fault.kind, job.fault.field, job.fault.value,
+            job.fault.left)
+    raise OverflowError(
+        f"column {COLUMNS[job.full_column]} would pass 2147483647 bytes: "
+        "call finish() and go on with the next")
+
+
+cdef class ArrowRecords:
+    """Records as one Arrow struct array, to be taken through the PyCapsule interface.
+
+    Columns: key, value, headers, timestamp, offset, partition. It may be taken more than once;
+    the takers share the buffers.
+    """
+
+    cdef ms_shared_columns* _shared
+
+    def __init__(self):
+        raise TypeError("ArrowRecords come from ArrowRecordsBuilder.finish()")
+
+    def __dealloc__(self):
+        ms_let_go(self._shared)
+
+    def __len__(self):
+        return self._shared.columns.row_count
+
+    def __arrow_c_schema__(self):
+        """The schema as an "arrow_schema" capsule."""
+        cdef ArrowSchema* schema = <ArrowSchema*>allocate(sizeof(ArrowSchema))
+        if not ms_export_schema(schema):
+            PyMem_RawFree(schema)
+            raise MemoryError
+        return PyCapsule_New(schema, "arrow_schema", &drop_schema)
+
+    def __arrow_c_array__(self, requested_schema=None):
+        """The schema and the rows as capsules. A wish for other types is not met."""
+        schema_capsule = self.__arrow_c_schema__()
+        cdef ArrowArray* array = <ArrowArray*>allocate(sizeof(ArrowArray))
+        if not ms_export_array(array, self._shared):
+            PyMem_RawFree(array)
+            raise MemoryError
+        return schema_capsule, PyCapsule_New(array, "arrow_array", &drop_array)
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        """The rows as an "arrow_array_stream" capsule of one array."""
+        cdef ArrowArrayStream* stream = <ArrowArrayStream*>allocate(sizeof(ArrowArrayStream))
+        if not ms_export_stream(stream, self._shared):
+            PyMem_RawFree(stream)
+            raise MemoryError
+        return PyCapsule_New(stream, "arrow_array_stream", &drop_stream)
+
+
+cdef void* allocate(size_t size) except NULL:
+    cdef void* memory = PyMem_RawCalloc(1, size)
+    if memory is NULL:
+        raise MemoryError
+    return memory
+
+
+# A capsule frees its structure, and releases what is in it unless a consumer took that.
+
+cdef void drop_schema(object capsule) noexcept:
+    cdef ArrowSchema* schema = <ArrowSchema*>PyCapsule_GetPointer(capsule, "arrow_schema")
+    if schema.release is not NULL:
+        schema.release(schema)
+    PyMem_RawFree(schema)
+
+
+cdef void drop_array(object capsule) noexcept:
+    cdef ArrowArray* array = <ArrowArray*>PyCapsule_GetPointer(capsule, "arrow_array")
+    if array.release is not NULL:
+        array.release(array)
+    PyMem_RawFree(array)
+
+
+cdef void drop_stream(object capsule) noexcept:
+    cdef ArrowArrayStream* stream = <ArrowArrayStream*>PyCapsule_GetPointer(
+        capsule, "arrow_array_stream")
+    if stream.release is not NULL:
+        stream.release(stream)
+    PyMem_RawFree(stream)

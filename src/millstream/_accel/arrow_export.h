@@ -1,0 +1,266 @@
+/* Finished columns handed to Arrow: schemas, arrays and streams with their release callbacks.
+
+   The columns are counted by reference: every exported array, parent or child, holds one, so a
+   consumer may move a child out and keep it longer than the rest. Callbacks may come from any
+   thread and without the GIL, hence the atomic count and the raw allocator. */
+
+#ifndef MILLSTREAM_ARROW_EXPORT_H
+#define MILLSTREAM_ARROW_EXPORT_H
+
+#include <errno.h>
+
+#include "arrow_abi.h"
+#include "arrow_columns.h"
+
+#define MS_CHILDREN_MAX 6
+
+typedef struct {
+    ms_columns columns;
+    int64_t reference_count;
+} ms_shared_columns;
+
+/* Takes the columns over and leaves empty ones; NULL when there is no memory. */
+static ms_shared_columns *ms_share(ms_columns *columns)
+{
+    if (!ms_complete(columns))
+        return NULL;
+    ms_shared_columns *shared = (ms_shared_columns *)PyMem_RawMalloc(sizeof *shared);
+    if (!shared)
+        return NULL;
+    shared->columns = *columns;
+    shared->reference_count = 1;
+    *columns = ms_expect_columns(&shared->columns);
+    return shared;
+}
+
+static ms_shared_columns *ms_retain(ms_shared_columns *shared)
+{
+    __atomic_add_fetch(&shared->reference_count, 1, __ATOMIC_RELAXED);
+    return shared;
+}
+
+static void ms_let_go(ms_shared_columns *shared)
+{
+    if (shared && __atomic_sub_fetch(&shared->reference_count, 1, __ATOMIC_ACQ_REL) == 0) {
+        ms_free_columns(&shared->columns);
+        PyMem_RawFree(shared);
+    }
+}
+
+/* ---- schemas ---- */
+
+typedef struct {
+    struct ArrowSchema children[MS_CHILDREN_MAX];
+    struct ArrowSchema *pointers[MS_CHILDREN_MAX];
+} ms_schema_node;
+
+static void ms_release_schema(struct ArrowSchema *schema)
+{
+    for (int64_t i = 0; i < schema->n_children; i++)
+        if (schema->children[i]->release) /* else the consumer has moved it */
+            schema->children[i]->release(schema->children[i]);
+    PyMem_RawFree(schema->private_data);
+    schema->release = NULL;
+}
+
+/* Children are empty (no release) until they are made in turn, so a half-made schema can be
+   released like a whole one. */
+static int ms_make_schema(
+    struct ArrowSchema *schema, const char *format, const char *name, int64_t flags, int n_children)
+{
+    ms_schema_node *node = NULL;
+    memset(schema, 0, sizeof *schema);
+    if (n_children) {
+        if (!(node = (ms_schema_node *)PyMem_RawCalloc(1, sizeof *node)))
+            return 0;
+        for (int i = 0; i < n_children; i++)
+            node->pointers[i] = &node->children[i];
+        schema->children = node->pointers;
+    }
+    schema->format = format;
+    schema->name = name;
+    schema->flags = flags;
+    schema->n_children = n_children;
+    schema->private_data = node;
+    schema->release = ms_release_schema;
+    return 1;
+}
+
+static int ms_make_columns_schema(struct ArrowSchema *schema)
+{
+    struct ArrowSchema **columns = schema->children;
+    return ms_make_schema(columns[0], "z", "key", MS_ARROW_NULLABLE, 0)
+        && ms_make_schema(columns[1], "z", "value", MS_ARROW_NULLABLE, 0)
+        && ms_make_schema(columns[2], "+l", "headers", 0, 1)
+        && ms_make_schema(columns[2]->children[0], "+s", "item", 0, 2)
+        && ms_make_schema(columns[2]->children[0]->children[0], "u", "key", 0, 0)
+        && ms_make_schema(
+               columns[2]->children[0]->children[1], "z", "value", MS_ARROW_NULLABLE, 0)
+        && ms_make_schema(columns[3], "tsm:UTC", "timestamp", 0, 0)
+        && ms_make_schema(columns[4], "l", "offset", 0, 0)
+        && ms_make_schema(columns[5], "i", "partition", 0, 0);
+}
+
+/* 0, and no schema, when there is no memory. */
+static int ms_export_schema(struct ArrowSchema *schema)
+{
+    if (!ms_make_schema(schema, "+s", "", 0, MS_CHILDREN_MAX))
+        return 0;
+    if (ms_make_columns_schema(schema))
+        return 1;
+    schema->release(schema);
+    return 0;
+}
+
+/* ---- arrays ---- */
+
+typedef struct {
+    ms_shared_columns *shared;
+    const void *buffers[3];
+    struct ArrowArray children[MS_CHILDREN_MAX];
+    struct ArrowArray *pointers[MS_CHILDREN_MAX];
+} ms_array_node;
+
+static void ms_release_array(struct ArrowArray *array)
+{
+    ms_array_node *node = (ms_array_node *)array->private_data;
+    for (int64_t i = 0; i < array->n_children; i++)
+        if (array->children[i]->release) /* else the consumer has moved it */
+            array->children[i]->release(array->children[i]);
+    ms_let_go(node->shared);
+    PyMem_RawFree(node);
+    array->release = NULL;
+}
+
+/* An array without nulls whose buffers the caller fills in; as with schemas, children are empty
+   until made. */
+static int ms_make_array(
+    struct ArrowArray *array, ms_shared_columns *shared, int64_t length, int n_buffers,
+    int n_children)
+{
+    ms_array_node *node = (ms_array_node *)PyMem_RawCalloc(1, sizeof *node);
+    memset(array, 0, sizeof *array);
+    if (!node)
+        return 0;
+    for (int i = 0; i < n_children; i++)
+        node->pointers[i] = &node->children[i];
+    node->shared = ms_retain(shared);
+    array->length = length;
+    array->n_buffers = n_buffers;
+    array->n_children = n_children;
+    array->buffers = node->buffers;
+    array->children = n_children ? node->pointers : NULL;
+    array->private_data = node;
+    array->release = ms_release_array;
+    return 1;
+}
+
+static int ms_make_numbers(
+    struct ArrowArray *array, ms_shared_columns *shared, const ms_buffer *numbers)
+{
+    if (!ms_make_array(array, shared, shared->columns.row_count, 2, 0))
+        return 0;
+    array->buffers[1] = numbers->data;
+    return 1;
+}
+
+static int ms_make_strings(
+    struct ArrowArray *array, ms_shared_columns *shared, int64_t length, const ms_strings *strings)
+{
+    if (!ms_make_array(array, shared, length, 3, 0))
+        return 0;
+    array->null_count = strings->null_count;
+    array->buffers[0] = strings->null_count ? strings->validity.data : NULL;
+    array->buffers[1] = strings->ends.data;
+    array->buffers[2] = strings->bytes.data;
+    return 1;
+}
+
+static int ms_make_headers(struct ArrowArray *array, ms_shared_columns *shared)
+{
+    ms_columns *columns = &shared->columns;
+    if (!ms_make_array(array, shared, columns->row_count, 2, 1))
+        return 0;
+    array->buffers[1] = columns->header_ends.data;
+    struct ArrowArray *item = array->children[0];
+    return ms_make_array(item, shared, columns->header_count, 1, 2)
+        && ms_make_strings(item->children[0], shared, columns->header_count, &columns->header_key)
+        && ms_make_strings(
+               item->children[1], shared, columns->header_count, &columns->header_value);
+}
+
+static int ms_make_columns(struct ArrowArray *array, ms_shared_columns *shared)
+{
+    ms_columns *columns = &shared->columns;
+    return ms_make_strings(array->children[0], shared, columns->row_count, &columns->key)
+        && ms_make_strings(array->children[1], shared, columns->row_count, &columns->value)
+        && ms_make_headers(array->children[2], shared)
+        && ms_make_numbers(array->children[3], shared, &columns->timestamp)
+        && ms_make_numbers(array->children[4], shared, &columns->offset)
+        && ms_make_numbers(array->children[5], shared, &columns->partition);
+}
+
+/* 0, and no array, when there is no memory. */
+static int ms_export_array(struct ArrowArray *array, ms_shared_columns *shared)
+{
+    if (!ms_make_array(array, shared, shared->columns.row_count, 1, MS_CHILDREN_MAX))
+        return 0;
+    if (ms_make_columns(array, shared))
+        return 1;
+    array->release(array);
+    return 0;
+}
+
+/* ---- a stream of one array ---- */
+
+typedef struct {
+    ms_shared_columns *shared;
+    int is_read;
+} ms_stream_node;
+
+static int ms_stream_schema(struct ArrowArrayStream *stream, struct ArrowSchema *out)
+{
+    (void)stream;
+    return ms_export_schema(out) ? 0 : ENOMEM;
+}
+
+static int ms_stream_next(struct ArrowArrayStream *stream, struct ArrowArray *out)
+{
+    ms_stream_node *node = (ms_stream_node *)stream->private_data;
+    memset(out, 0, sizeof *out);
+    if (node->is_read)
+        return 0;
+    if (!ms_export_array(out, node->shared))
+        return ENOMEM;
+    node->is_read = 1;
+    return 0;
+}
+
+static const char *ms_stream_error(struct ArrowArrayStream *stream)
+{
+    (void)stream;
+    return NULL; /* no memory is all that can go wrong, and errno says it */
+}
+
+static void ms_release_stream(struct ArrowArrayStream *stream)
+{
+    ms_let_go(((ms_stream_node *)stream->private_data)->shared);
+    PyMem_RawFree(stream->private_data);
+    stream->release = NULL;
+}
+
+static int ms_export_stream(struct ArrowArrayStream *stream, ms_shared_columns *shared)
+{
+    ms_stream_node *node = (ms_stream_node *)PyMem_RawCalloc(1, sizeof *node);
+    if (!node)
+        return 0;
+    node->shared = ms_retain(shared);
+    stream->get_schema = ms_stream_schema;
+    stream->get_next = ms_stream_next;
+    stream->get_last_error = ms_stream_error;
+    stream->release = ms_release_stream;
+    stream->private_data = node;
+    return 1;
+}
+
+#endif
