@@ -2,11 +2,12 @@
 
 The header of a v2 batch has 61 bytes, big-endian. Everything from `ATTRIBUTES_AT` on is under the
 checksum; base offset and leader epoch are not, so a leader may set them without touching it.
-Offsets, sizes and struct formats only: no behaviour lives here.
+Offsets, sizes, struct formats and bits only: no behaviour lives here.
 """
 
 from __future__ import annotations
 
+from enum import IntEnum
 from struct import Struct
 
 BASE_OFFSET_AT = 0
@@ -56,3 +57,12 @@ NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
 NO_LEADER_EPOCH = -1
+
+
+class TimestampType(IntEnum):
+    """Who set the timestamps of a batch: the two values of its attribute bit."""
+
+    CREATE_TIME = 0
+    """The producer, record by record."""
+    LOG_APPEND_TIME = 1
+    """The broker, one for all records."""
