@@ -1,0 +1,8 @@
+"""The plain twin of `millstream._accel.arrow`: the same names from one place."""
+
+from __future__ import annotations
+
+from millstream.records.plain.arrow_builder import ArrowRecords, ArrowRecordsBuilder
+from millstream.records.plain.arrow_reader import ArrowChunk, ArrowRecordsReader
+
+__all__ = ["ArrowChunk", "ArrowRecords", "ArrowRecordsBuilder", "ArrowRecordsReader"]
