@@ -6,12 +6,9 @@ the cleaner and tests append; compression happens between `body()` and `seal()`,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from itertools import islice
-from operator import index
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol
 
-from millstream.errors import MessageTooLarge
 from millstream.records.layout import (
     BATCH_SIZE_MAX,
     CHECKED_HEADER,
@@ -22,27 +19,30 @@ from millstream.records.layout import (
     UNCHECKED_HEADER,
 )
 from millstream.records.plain.crc32c import crc32c
+from millstream.records.plain.fields import (
+    INT64_MIN,
+    NO_HEADERS,
+    NULL,
+    checked_size,
+    checked_timestamp,
+    encode_headers,
+    fitting,
+    integer,
+    size_of,
+)
 from millstream.records.plain.varint import encode_varint
-from millstream.types import INT64_MAX, ReadableBuffer
+from millstream.types import INT64_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any, SupportsIndex
+    from collections.abc import Iterable, Iterator
+    from typing import SupportsIndex
 
-    from millstream.types import Headers
+    from millstream.records.plain.fields import HeadersLike
+    from millstream.types import Headers, ReadableBuffer
 
-HeadersLike: TypeAlias = (
-    Mapping[str, ReadableBuffer | None] | Iterable[tuple[str, ReadableBuffer | None]] | None
-)
-"""What a caller may give as headers."""
-
-_INT64_MIN = -INT64_MAX - 1
 _OFFSET_DELTA_MAX = 2**31 - 1
-_NO_HEADERS = encode_varint(0)
-_NULL = encode_varint(-1)
 _NO_MORE = object()
 _ROW_SHAPE = "a row must be a tuple of (timestamp, key, value) or (timestamp, key, value, headers)"
-_BYTES_OR_NONE = "must be bytes, bytearray, memoryview or None"
 
 
 class ArrowRows(Protocol):
@@ -77,7 +77,7 @@ class BatchWriter:
         """
         self._fixed_base: int | None = None
         if base_timestamp is not None:
-            self._fixed_base = _checked_timestamp(base_timestamp)
+            self._fixed_base = checked_timestamp(base_timestamp)
         self.clear()
 
     def clear(self) -> None:
@@ -156,7 +156,7 @@ class BatchWriter:
             return next(rows, _NO_MORE)
         add = self._parts.append
         base, newest, size = self._base_timestamp, self._max_timestamp, self._size
-        oldest_allowed = max(_INT64_MIN, base + _INT64_MIN)
+        oldest_allowed = max(INT64_MIN, base + INT64_MIN)
         newest_allowed = min(INT64_MAX, base + INT64_MAX)
         first_delta = delta = self._last_offset_delta
         try:
@@ -169,13 +169,13 @@ class BatchWriter:
                 if type(key) is bytes:
                     start = encode_varint(len(key)) + key
                 elif key is None:
-                    start = _NULL
+                    start = NULL
                 else:
                     return row
                 if type(value) is bytes:
                     start += encode_varint(len(value))
                 elif value is None:
-                    start += _NULL
+                    start += NULL
                     value = b""
                 else:
                     return row
@@ -186,7 +186,7 @@ class BatchWriter:
                     return row
                 add(encoded_length + start)
                 add(value)
-                add(_NO_HEADERS)
+                add(NO_HEADERS)
                 size += len(encoded_length) + length
                 delta += 1
                 if timestamp > newest:
@@ -220,9 +220,9 @@ class BatchWriter:
         For the cleaner: the bytes are trusted, and their timestamp delta is relative to the batch
         they come from, so that batch's base timestamp must go to `seal`.
         """
-        time = _checked_timestamp(timestamp)
+        time = checked_timestamp(timestamp)
         delta = self._checked_offset_delta(offset_delta)
-        size = _checked_size(self._size + _size_of("record", record_bytes))
+        size = checked_size(self._size + size_of("record", record_bytes))
         self._parts.append(bytes(record_bytes))
         self._count_record(time, delta, size)
         return size
@@ -256,27 +256,27 @@ class BatchWriter:
                 raise ValueError("an empty batch has no last offset: pass last_offset_delta")
             last_offset_delta = self._last_offset_delta
         records = self.body() if body is None else memoryview(body).cast("B")
-        size = _checked_size(HEADER_SIZE + len(records))
+        size = checked_size(HEADER_SIZE + len(records))
         checked = CHECKED_HEADER.pack(
-            _fitting("attributes", attributes, 16),
-            _fitting("last_offset_delta", last_offset_delta, 32),
-            _fitting(
+            fitting("attributes", attributes, 16),
+            fitting("last_offset_delta", last_offset_delta, 32),
+            fitting(
                 "base_timestamp",
                 self._base_timestamp if base_timestamp is None else base_timestamp,
                 64,
             ),
-            _fitting(
+            fitting(
                 "max_timestamp", self._max_timestamp if max_timestamp is None else max_timestamp, 64
             ),
-            _fitting("producer_id", producer_id, 64),
-            _fitting("producer_epoch", producer_epoch, 16),
-            _fitting("base_sequence", base_sequence, 32),
+            fitting("producer_id", producer_id, 64),
+            fitting("producer_epoch", producer_epoch, 16),
+            fitting("base_sequence", base_sequence, 32),
             self._record_count,
         )
         unchecked = UNCHECKED_HEADER.pack(
-            _fitting("base_offset", base_offset, 64),
+            fitting("base_offset", base_offset, 64),
             size - LOG_OVERHEAD,
-            _fitting("leader_epoch", leader_epoch, 32),
+            fitting("leader_epoch", leader_epoch, 32),
             MAGIC,
             crc32c(records, crc32c(checked)),
         )
@@ -292,11 +292,11 @@ class BatchWriter:
         size_limit: int = BATCH_SIZE_MAX,
     ) -> bool:
         """Add a record unless the batch would pass a limit below the format's own."""
-        time = _checked_timestamp(timestamp)
+        time = checked_timestamp(timestamp)
         timestamp_delta = self._timestamp_delta(time)
-        key_size = len(key) if type(key) is bytes else _size_of("key", key)
-        value_size = len(value) if type(value) is bytes else _size_of("value", value)
-        encoded_headers = _encode_headers(headers)
+        key_size = len(key) if type(key) is bytes else size_of("key", key)
+        value_size = len(value) if type(value) is bytes else size_of("value", value)
+        encoded_headers = encode_headers(headers)
         delta = self._checked_offset_delta(offset_delta)
 
         start = (
@@ -308,7 +308,7 @@ class BatchWriter:
         before_value = encode_varint(-1 if value is None else value_size)
         length = len(start) + key_size + len(before_value) + value_size + len(encoded_headers)
         encoded_length = encode_varint(length)
-        size = _checked_size(self._size + len(encoded_length) + length)
+        size = checked_size(self._size + len(encoded_length) + length)
         if size > size_limit:
             return False
 
@@ -327,7 +327,7 @@ class BatchWriter:
         if not self._record_count and self._fixed_base is None:
             return 0
         delta = timestamp - self._base_timestamp
-        if not _INT64_MIN <= delta <= INT64_MAX:
+        if not INT64_MIN <= delta <= INT64_MAX:
             raise OverflowError(
                 f"timestamp {timestamp} is too far from the batch's first, {self._base_timestamp}"
             )
@@ -335,7 +335,7 @@ class BatchWriter:
 
     def _checked_offset_delta(self, offset_delta: SupportsIndex | None) -> int:
         previous = self._last_offset_delta
-        delta = previous + 1 if offset_delta is None else _integer("offset delta", offset_delta)
+        delta = previous + 1 if offset_delta is None else integer("offset delta", offset_delta)
         if not 0 <= delta <= _OFFSET_DELTA_MAX:
             raise OverflowError(f"offset delta {delta} does not fit 31 bits")
         if delta <= previous:
@@ -352,75 +352,3 @@ class BatchWriter:
         self._last_offset_delta = offset_delta
         self._record_count += 1
         self._size = size
-
-
-def _integer(name: str, value: object) -> int:
-    try:
-        return index(value)  # type: ignore[arg-type]  # the TypeError is the point
-    except TypeError:
-        raise TypeError(f"{name} must be an integer, not {type(value).__name__}") from None
-
-
-def _checked_timestamp(timestamp: SupportsIndex) -> int:
-    number = timestamp if type(timestamp) is int else _integer("timestamp", timestamp)
-    if not _INT64_MIN <= number <= INT64_MAX:
-        raise OverflowError(f"timestamp {number} does not fit 64 bits")
-    return number
-
-
-def _fitting(name: str, value: object, bits: int) -> int:
-    number = _integer(name, value)
-    if not -(1 << bits - 1) <= number < 1 << bits - 1:
-        raise OverflowError(f"{name} {number} does not fit {bits} bits")
-    return number
-
-
-def _checked_size(size: int) -> int:
-    if size > BATCH_SIZE_MAX:
-        raise MessageTooLarge(f"the batch would have {size} bytes, the limit is {BATCH_SIZE_MAX}")
-    return size
-
-
-def _size_of(name: str, value: ReadableBuffer | None) -> int:
-    if value is None:
-        return 0
-    if isinstance(value, memoryview):
-        return value.nbytes
-    if not isinstance(value, bytes | bytearray):
-        raise TypeError(f"{name} {_BYTES_OR_NONE}, not {type(value).__name__}")
-    return len(value)
-
-
-def _encode_headers(headers: HeadersLike) -> bytes:
-    if headers is None:
-        return _NO_HEADERS
-    parts = [b""]
-    count = 0
-    for key, value in _header_pairs(headers):
-        if not isinstance(key, str):
-            raise TypeError(f"header key must be str, not {type(key).__name__}")
-        encoded_key = key.encode("utf-8", "surrogateescape")
-        value_size = _size_of("header value", value)
-        parts += encode_varint(len(encoded_key)), encoded_key
-        if value is None:
-            parts.append(encode_varint(-1))
-        else:
-            parts += encode_varint(value_size), bytes(value)
-        count += 1
-    parts[0] = encode_varint(count)
-    return b"".join(parts)
-
-
-def _header_pairs(headers: object) -> Iterator[tuple[Any, Any]]:
-    if isinstance(headers, Mapping):
-        yield from headers.items()
-        return
-    if not isinstance(headers, Iterable):
-        raise TypeError(
-            "headers must be a mapping or an iterable of (key, value) pairs, "
-            f"not {type(headers).__name__}"
-        )
-    for pair in headers:
-        if not isinstance(pair, tuple | list) or len(pair) != 2:
-            raise TypeError(f"a header must be a (key, value) pair, not {type(pair).__name__}")
-        yield pair[0], pair[1]
