@@ -11,6 +11,8 @@ cdef class BatchWriter:
     cdef int64_t _hint
     cdef int64_t _record_count
     cdef int64_t _base_timestamp
+    cdef int64_t _fixed_base
+    cdef bint _has_fixed_base
     cdef int64_t _max_timestamp
     cdef int64_t _last_offset_delta
     cdef int _exports
@@ -23,6 +25,7 @@ cdef class BatchWriter:
     cdef int _grow(self, int64_t needed) noexcept nogil
     cdef inline int _reserve(self, int64_t size) except -1
     cdef inline void _count(self, int64_t timestamp, int64_t offset_delta) noexcept nogil
+    cdef inline bint _is_too_far(self, int64_t timestamp, int64_t* delta) noexcept nogil
     cdef inline int64_t _timestamp_delta(self, int64_t timestamp) except? -1
     cdef inline int64_t _next_offset_delta(self) except -1
     cdef int64_t _offset_delta(self, given) except -1

@@ -1,15 +1,19 @@
 from collections.abc import Iterable, Mapping
-from typing import TypeAlias
+from typing import SupportsIndex, TypeAlias
 
 from millstream._accel.arrow_reader import ArrowChunk
 from millstream.types import ReadableBuffer
 
 _Field: TypeAlias = ReadableBuffer | None
-_Headers: TypeAlias = Mapping[str, _Field] | Iterable[tuple[str, _Field]]
-_Row: TypeAlias = tuple[int, _Field, _Field] | tuple[int, _Field, _Field, _Headers]
+_Headers: TypeAlias = Mapping[str, _Field] | Iterable[tuple[str, _Field]] | None
+_Row: TypeAlias = (
+    tuple[SupportsIndex, _Field, _Field] | tuple[SupportsIndex, _Field, _Field, _Headers]
+)
 
 class BatchWriter:
-    def __init__(self, capacity: int = ...) -> None: ...
+    def __init__(
+        self, capacity: int = ..., base_timestamp: SupportsIndex | None = None
+    ) -> None: ...
     @property
     def size(self) -> int: ...
     @property
@@ -22,11 +26,11 @@ class BatchWriter:
     def last_offset_delta(self) -> int: ...
     def append(
         self,
-        timestamp: int,
+        timestamp: SupportsIndex,
         key: _Field,
         value: _Field,
         headers: _Headers = (),
-        offset_delta: int | None = None,
+        offset_delta: SupportsIndex | None = None,
     ) -> int: ...
     def extend(self, records: Iterable[_Row]) -> int: ...
     def extend_arrow(

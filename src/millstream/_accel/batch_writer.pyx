@@ -157,9 +157,20 @@ cdef class BatchWriter:
     While a view of `body()` is alive the batch cannot change, which is a BufferError.
     """
 
-    def __init__(self, int64_t capacity=16 * 1024):
-        """`capacity`: the bytes to make room for at first, a hint only."""
+    def __init__(self, int64_t capacity=16 * 1024, base_timestamp=None):
+        """`capacity`: the bytes to make room for at first, a hint only.
+
+        Timestamps are written relative to `base_timestamp`, else to the first record's.
+        """
+        cdef int64_t base = 0
+        if base_timestamp is not None:
+            base = to_int(base_timestamp, "timestamp", 64)
+        self._enter_to_change()
         self._hint = min(max(capacity, 0), INT32_MAX)
+        self._has_fixed_base = base_timestamp is not None
+        self._fixed_base = base
+        self._reset()
+        self._leave()
 
     def __cinit__(self):
         self._reset()
@@ -170,7 +181,7 @@ cdef class BatchWriter:
     cdef void _reset(self) noexcept:
         self._length = 0
         self._record_count = 0
-        self._base_timestamp = -1
+        self._base_timestamp = self._fixed_base if self._has_fixed_base else -1
         self._max_timestamp = -1
         self._last_offset_delta = -1
 
@@ -224,16 +235,23 @@ cdef class BatchWriter:
 
     cdef inline void _count(self, int64_t timestamp, int64_t offset_delta) noexcept nogil:
         if self._record_count == 0:
-            self._base_timestamp = timestamp
             self._max_timestamp = timestamp
+            if not self._has_fixed_base:
+                self._base_timestamp = timestamp
         elif timestamp > self._max_timestamp:
             self._max_timestamp = timestamp
         self._record_count += 1
         self._last_offset_delta = offset_delta
 
+    cdef inline bint _is_too_far(self, int64_t timestamp, int64_t* delta) noexcept nogil:
+        """Whether the delta, which is 0 for the record that sets the base, does not fit."""
+        delta[0] = 0
+        return (self._record_count or self._has_fixed_base) and ms_sub_overflows(
+            timestamp, self._base_timestamp, delta)
+
     cdef inline int64_t _timestamp_delta(self, int64_t timestamp) except? -1:
-        cdef int64_t delta = 0
-        if self._record_count and ms_sub_overflows(timestamp, self._base_timestamp, &delta):
+        cdef int64_t delta
+        if self._is_too_far(timestamp, &delta):
             raise OverflowError(
                 f"timestamp {timestamp} is too far from the batch's first, "
                 f"{self._base_timestamp}")
@@ -364,7 +382,6 @@ cdef class BatchWriter:
         self._enter_to_change()
         try:
             stamp = to_int(timestamp, "timestamp", 64)
-            self._timestamp_delta(stamp)
             offset = self._offset_delta(offset_delta)
             PyObject_GetBuffer(record_bytes, &view, PyBUF_SIMPLE)
             try:
@@ -394,7 +411,7 @@ cdef class BatchWriter:
             return outcome
         if row.has_timestamp:
             timestamp[0] = row.timestamp
-        if self._record_count and ms_sub_overflows(timestamp[0], self._base_timestamp, &delta):
+        if self._is_too_far(timestamp[0], &delta):
             return TOO_FAR
         if offset > INT32_MAX:
             return TOO_MANY
@@ -487,7 +504,7 @@ cdef class BatchWriter:
 
     @property
     def base_timestamp(self):
-        """The first record's timestamp, -1 before there is one."""
+        """What timestamps are relative to: as given, or the first record's; -1 without either."""
         return self._base_timestamp
 
     @property

@@ -11,6 +11,12 @@ from typing import TYPE_CHECKING
 from millstream import _accel
 
 if TYPE_CHECKING or not _accel.COMPILED:
+    from millstream.records.plain.arrow import (
+        ArrowChunk,
+        ArrowRecords,
+        ArrowRecordsBuilder,
+        ArrowRecordsReader,
+    )
     from millstream.records.plain.crc32c import crc32c
     from millstream.records.plain.murmur2 import murmur2, partition_for_key
     from millstream.records.plain.record_codec import (
@@ -20,11 +26,21 @@ if TYPE_CHECKING or not _accel.COMPILED:
         scan_records,
     )
 else:
+    from millstream._accel.arrow import (
+        ArrowChunk,
+        ArrowRecords,
+        ArrowRecordsBuilder,
+        ArrowRecordsReader,
+    )
     from millstream._accel.crc32c import crc32c
     from millstream._accel.murmur2 import murmur2, partition_for_key
     from millstream._accel.record_codec import BatchWriter, Record, decode_records, scan_records
 
 __all__ = [
+    "ArrowChunk",
+    "ArrowRecords",
+    "ArrowRecordsBuilder",
+    "ArrowRecordsReader",
     "BatchWriter",
     "Record",
     "crc32c",
