@@ -10,7 +10,10 @@ from millstream.protocol.notation import VersionRange
 
 
 class AddOffsetsToTxnRequest(Message):
-    """Versions 0-4, flexible 3+."""
+    """Add a group's offsets to a transaction (transaction version 1).
+
+    Versions 0-4, flexible 3+.
+    """
 
     __slots__ = {
         "transactional_id": "string, transactional_id",

@@ -10,7 +10,10 @@ from millstream.protocol.notation import VersionRange
 
 
 class AddPartitionsToTxnRequest(Message):
-    """Versions 0-5, flexible 3+."""
+    """Add partitions to open transactions, or verify that they are in.
+
+    Versions 0-5, flexible 3+.
+    """
 
     __slots__ = {
         "transactions": "[]AddPartitionsToTxnTransaction 4+",
@@ -93,7 +96,10 @@ class AddPartitionsToTxnTopic(Struct):
 
 
 class AddPartitionsToTxnResponse(Message):
-    """Versions 0-5, flexible 3+."""
+    """Per partition, whether it is in.
+
+    Versions 0-5, flexible 3+.
+    """
 
     __slots__ = {
         "throttle_time_ms": "int32",

@@ -11,7 +11,10 @@ from millstream.types import Uuid
 
 
 class AddRaftVoterRequest(Message):
-    """Versions 0-1, flexible 0+."""
+    """Add a voter to the raft quorum.
+
+    Versions 0-1, flexible 0+.
+    """
 
     __slots__ = {
         "cluster_id": "string?",

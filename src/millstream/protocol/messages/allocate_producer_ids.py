@@ -10,7 +10,10 @@ from millstream.protocol.notation import VersionRange
 
 
 class AllocateProducerIdsRequest(Message):
-    """Versions 0, flexible 0+."""
+    """A broker asks the controller for a block of producer ids.
+
+    Versions 0, flexible 0+.
+    """
 
     __slots__ = {
         "broker_id": "int32, broker_id",

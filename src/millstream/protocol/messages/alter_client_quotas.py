@@ -10,7 +10,10 @@ from millstream.protocol.notation import VersionRange
 
 
 class AlterClientQuotasRequest(Message):
-    """Versions 0-1, flexible 1+."""
+    """Set or remove quotas.
+
+    Versions 0-1, flexible 1+.
+    """
 
     __slots__ = {
         "entries": "[]AlterClientQuotasRequestEntryData",

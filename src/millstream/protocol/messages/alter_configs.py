@@ -10,7 +10,10 @@ from millstream.protocol.notation import VersionRange
 
 
 class AlterConfigsRequest(Message):
-    """Versions 0-2, flexible 2+."""
+    """Replace all settings of a resource; superseded by IncrementalAlterConfigs.
+
+    Versions 0-2, flexible 2+.
+    """
 
     __slots__ = {
         "resources": "[]AlterConfigsResource",

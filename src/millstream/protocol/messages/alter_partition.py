@@ -11,7 +11,10 @@ from millstream.types import Uuid
 
 
 class AlterPartitionRequest(Message):
-    """Versions 2-3, flexible 0+."""
+    """A partition leader asks the controller to change an ISR.
+
+    Versions 2-3, flexible 0+.
+    """
 
     __slots__ = {
         "broker_id": "int32, broker_id",

@@ -10,7 +10,10 @@ from millstream.protocol.notation import VersionRange
 
 
 class AlterPartitionReassignmentsRequest(Message):
-    """Versions 0-1, flexible 0+."""
+    """Move partitions to other brokers, or cancel such a move.
+
+    Versions 0-1, flexible 0+.
+    """
 
     __slots__ = {
         "timeout_ms": "int32 = 60000",

@@ -10,7 +10,10 @@ from millstream.protocol.notation import VersionRange
 
 
 class AlterReplicaLogDirsRequest(Message):
-    """Versions 1-2, flexible 2+."""
+    """Move replicas to another log directory of the same broker.
+
+    Versions 1-2, flexible 2+.
+    """
 
     __slots__ = {
         "dirs": "[]AlterReplicaLogDir",

@@ -11,7 +11,10 @@ from millstream.types import Uuid
 
 
 class AlterShareGroupOffsetsRequest(Message):
-    """Versions 0, flexible 0+."""
+    """Set the start offsets of a share group.
+
+    Versions 0, flexible 0+.
+    """
 
     __slots__ = {
         "group_id": "string, group_id",

@@ -10,7 +10,10 @@ from millstream.protocol.notation import VersionRange
 
 
 class AlterUserScramCredentialsRequest(Message):
-    """Versions 0, flexible 0+."""
+    """Set or delete SCRAM credentials.
+
+    Versions 0, flexible 0+.
+    """
 
     __slots__ = {
         "deletions": "[]ScramCredentialDeletion",

@@ -10,7 +10,10 @@ from millstream.protocol.notation import VersionRange
 
 
 class ApiVersionsRequest(Message):
-    """Versions 0-5, flexible 3+."""
+    """Ask which APIs and versions the other side speaks. The first request on a connection.
+
+    Versions 0-5, flexible 3+.
+    """
 
     __slots__ = {
         "client_software_name": "string 3+, ignorable",
@@ -41,7 +44,10 @@ class ApiVersionsRequest(Message):
 
 
 class ApiVersionsResponse(Message):
-    """Versions 0-5, flexible 3+."""
+    """The APIs of this listener, and the features of the cluster.
+
+    Versions 0-5, flexible 3+.
+    """
 
     __slots__ = {
         "error_code": "int16",

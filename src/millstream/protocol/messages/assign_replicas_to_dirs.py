@@ -11,7 +11,10 @@ from millstream.types import Uuid
 
 
 class AssignReplicasToDirsRequest(Message):
-    """Versions 0, flexible 0+."""
+    """A broker tells the controller in which log directory replicas lie.
+
+    Versions 0, flexible 0+.
+    """
 
     __slots__ = {
         "broker_id": "int32, broker_id",

@@ -11,7 +11,10 @@ from millstream.types import Uuid
 
 
 class BeginQuorumEpochRequest(Message):
-    """Versions 0-1, flexible 1+."""
+    """A raft leader tells a voter that it leads.
+
+    Versions 0-1, flexible 1+.
+    """
 
     __slots__ = {
         "cluster_id": "string? = null",

@@ -11,7 +11,10 @@ from millstream.types import Uuid
 
 
 class BrokerHeartbeatRequest(Message):
-    """Versions 0-2, flexible 0+."""
+    """A broker is alive; it also asks to be unfenced or to shut down.
+
+    Versions 0-2, flexible 0+.
+    """
 
     __slots__ = {
         "broker_id": "int32, broker_id",

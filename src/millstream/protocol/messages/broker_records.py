@@ -11,7 +11,10 @@ from millstream.types import Uuid
 
 
 class RegisterBrokerRecord(Message):
-    """Versions 0-4, flexible 0+."""
+    """A broker registered. Its offset is the broker epoch.
+
+    Versions 0-4, flexible 0+.
+    """
 
     __slots__ = {
         "broker_id": "int32, broker_id",
@@ -112,7 +115,10 @@ class BrokerFeature(Struct):
 
 
 class UnregisterBrokerRecord(Message):
-    """Versions 0, flexible 0+."""
+    """A broker was forgotten.
+
+    Versions 0, flexible 0+.
+    """
 
     __slots__ = {
         "broker_id": "int32, broker_id",
@@ -137,7 +143,10 @@ class UnregisterBrokerRecord(Message):
 
 
 class FenceBrokerRecord(Message):
-    """Versions 0, flexible 0+."""
+    """Old form of a fencing; BrokerRegistrationChangeRecord is written today.
+
+    Versions 0, flexible 0+.
+    """
 
     __slots__ = {
         "id": "int32, broker_id",
@@ -162,7 +171,10 @@ class FenceBrokerRecord(Message):
 
 
 class UnfenceBrokerRecord(Message):
-    """Versions 0, flexible 0+."""
+    """Old form of an unfencing; BrokerRegistrationChangeRecord is written today.
+
+    Versions 0, flexible 0+.
+    """
 
     __slots__ = {
         "id": "int32, broker_id",
@@ -187,7 +199,10 @@ class UnfenceBrokerRecord(Message):
 
 
 class BrokerRegistrationChangeRecord(Message):
-    """Versions 0-3, flexible 0+."""
+    """A broker was fenced, unfenced, or its directories changed.
+
+    Versions 0-3, flexible 0+.
+    """
 
     __slots__ = {
         "broker_id": "int32, broker_id",
@@ -224,7 +239,10 @@ class BrokerRegistrationChangeRecord(Message):
 
 
 class RegisterControllerRecord(Message):
-    """Versions 0, flexible 0+."""
+    """A controller registered.
+
+    Versions 0, flexible 0+.
+    """
 
     __slots__ = {
         "controller_id": "int32",
@@ -307,7 +325,10 @@ class ControllerFeature(Struct):
 
 
 class UnregisterControllerRecord(Message):
-    """Versions 0, flexible 0+."""
+    """A controller was forgotten.
+
+    Versions 0, flexible 0+.
+    """
 
     __slots__ = {
         "controller_id": "int32",

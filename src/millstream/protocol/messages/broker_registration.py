@@ -11,7 +11,10 @@ from millstream.types import Uuid
 
 
 class BrokerRegistrationRequest(Message):
-    """Versions 0-4, flexible 0+."""
+    """A broker that starts introduces itself to the controller.
+
+    Versions 0-4, flexible 0+.
+    """
 
     __slots__ = {
         "broker_id": "int32, broker_id",
@@ -106,7 +109,10 @@ class Feature(Struct):
 
 
 class BrokerRegistrationResponse(Message):
-    """Versions 0-4, flexible 0+."""
+    """The broker epoch: the offset of the registration record.
+
+    Versions 0-4, flexible 0+.
+    """
 
     __slots__ = {
         "throttle_time_ms": "int32",

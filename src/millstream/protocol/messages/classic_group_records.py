@@ -11,7 +11,10 @@ from millstream.types import Uuid
 
 
 class LegacyOffsetCommitKey(Message):
-    """Versions 0."""
+    """The key of an offset commit, oldest form.
+
+    Versions 0.
+    """
 
     __slots__ = {
         "group": "string 0",
@@ -38,7 +41,10 @@ class LegacyOffsetCommitKey(Message):
 
 
 class LegacyOffsetCommitValue(Message):
-    """Versions 0."""
+    """An offset commit, oldest form.
+
+    Versions 0.
+    """
 
     __slots__ = {
         "offset": "int64 0",
@@ -65,7 +71,10 @@ class LegacyOffsetCommitValue(Message):
 
 
 class OffsetCommitKey(Message):
-    """Versions 0."""
+    """The key of an offset commit.
+
+    Versions 0.
+    """
 
     __slots__ = {
         "group": "string 0",
@@ -92,7 +101,10 @@ class OffsetCommitKey(Message):
 
 
 class OffsetCommitValue(Message):
-    """Versions 0-4, flexible 4+."""
+    """An offset commit.
+
+    Versions 0-4, flexible 4+.
+    """
 
     __slots__ = {
         "offset": "int64",
@@ -129,7 +141,10 @@ class OffsetCommitValue(Message):
 
 
 class GroupMetadataKey(Message):
-    """Versions 0."""
+    """The key of a classic group.
+
+    Versions 0.
+    """
 
     __slots__ = {
         "group": "string 0",
@@ -150,7 +165,10 @@ class GroupMetadataKey(Message):
 
 
 class GroupMetadataValue(Message):
-    """Versions 0-4, flexible 4+."""
+    """A generation of a classic group.
+
+    Versions 0-4, flexible 4+.
+    """
 
     __slots__ = {
         "protocol_type": "string",

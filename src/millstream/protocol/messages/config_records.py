@@ -10,7 +10,10 @@ from millstream.protocol.notation import VersionRange
 
 
 class ConfigRecord(Message):
-    """Versions 0, flexible 0+."""
+    """A setting was made; null removes it.
+
+    Versions 0, flexible 0+.
+    """
 
     __slots__ = {
         "resource_type": "int8",
@@ -41,7 +44,10 @@ class ConfigRecord(Message):
 
 
 class FeatureLevelRecord(Message):
-    """Versions 0, flexible 0+."""
+    """A feature has this level now.
+
+    Versions 0, flexible 0+.
+    """
 
     __slots__ = {
         "name": "string",
@@ -66,7 +72,10 @@ class FeatureLevelRecord(Message):
 
 
 class ClientQuotaRecord(Message):
-    """Versions 0, flexible 0+."""
+    """A quota was set or removed.
+
+    Versions 0, flexible 0+.
+    """
 
     __slots__ = {
         "entity": "[]EntityData",
@@ -117,7 +126,10 @@ class EntityData(Struct):
 
 
 class ProducerIdsRecord(Message):
-    """Versions 0, flexible 0+."""
+    """Producer ids below this one are given out.
+
+    Versions 0, flexible 0+.
+    """
 
     __slots__ = {
         "broker_id": "int32, broker_id",

@@ -11,7 +11,10 @@ from millstream.types import Uuid
 
 
 class ConsumerGroupDescribeRequest(Message):
-    """Versions 0-1, flexible 0+."""
+    """Describe consumer groups.
+
+    Versions 0-1, flexible 0+.
+    """
 
     __slots__ = {
         "group_ids": "[]string, group_id",

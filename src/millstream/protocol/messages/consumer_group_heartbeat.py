@@ -11,7 +11,10 @@ from millstream.types import Uuid
 
 
 class ConsumerGroupHeartbeatRequest(Message):
-    """Versions 0-1, flexible 0+."""
+    """Join, stay in or leave a consumer group, all in one message.
+
+    Versions 0-1, flexible 0+.
+    """
 
     __slots__ = {
         "group_id": "string, group_id",
@@ -80,7 +83,10 @@ class ConsumerGroupHeartbeatRequestTopicPartitions(Struct):
 
 
 class ConsumerGroupHeartbeatResponse(Message):
-    """Versions 0-1, flexible 0+."""
+    """The member epoch and, when it changed, the assignment.
+
+    Versions 0-1, flexible 0+.
+    """
 
     __slots__ = {
         "throttle_time_ms": "int32",

@@ -10,7 +10,10 @@ from millstream.protocol.notation import VersionRange
 
 
 class ConsumerProtocolSubscription(Message):
-    """Versions 0-3."""
+    """What a classic consumer wants, inside JoinGroup.
+
+    Versions 0-3.
+    """
 
     __slots__ = {
         "topics": "[]string",
@@ -62,7 +65,10 @@ class ConsumerProtocolSubscriptionTopicPartition(Struct):
 
 
 class ConsumerProtocolAssignment(Message):
-    """Versions 0-3."""
+    """What a classic consumer gets, inside SyncGroup.
+
+    Versions 0-3.
+    """
 
     __slots__ = {
         "assigned_partitions": "[]ConsumerProtocolAssignmentTopicPartition",

@@ -11,7 +11,10 @@ from millstream.types import Uuid
 
 
 class ControlRecordTypeSchema(Message):
-    """Versions 0."""
+    """The key of a control record, after its version.
+
+    Versions 0.
+    """
 
     __slots__ = {
         "type": "int16",
@@ -31,7 +34,10 @@ class ControlRecordTypeSchema(Message):
 
 
 class EndTxnMarker(Message):
-    """Versions 0."""
+    """The value of an ABORT or COMMIT control record, after its version.
+
+    Versions 0.
+    """
 
     __slots__ = {
         "coordinator_epoch": "int32",
@@ -51,7 +57,10 @@ class EndTxnMarker(Message):
 
 
 class LeaderChangeMessage(Message):
-    """Versions 0-1, flexible 0+."""
+    """The first record of a raft leader in its epoch.
+
+    Versions 0-1, flexible 0+.
+    """
 
     __slots__ = {
         "version": "int16",
@@ -101,7 +110,10 @@ class LeaderChangeMessageVoter(Struct):
 
 
 class SnapshotHeaderRecord(Message):
-    """Versions 0, flexible 0+."""
+    """The first record of a metadata snapshot.
+
+    Versions 0, flexible 0+.
+    """
 
     __slots__ = {
         "version": "int16",
@@ -125,7 +137,10 @@ class SnapshotHeaderRecord(Message):
 
 
 class SnapshotFooterRecord(Message):
-    """Versions 0, flexible 0+."""
+    """The last record of a metadata snapshot.
+
+    Versions 0, flexible 0+.
+    """
 
     __slots__ = {
         "version": "int16",
@@ -146,7 +161,10 @@ class SnapshotFooterRecord(Message):
 
 
 class KRaftVersionRecord(Message):
-    """Versions 0, flexible 0+."""
+    """The version of the raft protocol from here on.
+
+    Versions 0, flexible 0+.
+    """
 
     __slots__ = {
         "version": "int16",
@@ -170,7 +188,10 @@ class KRaftVersionRecord(Message):
 
 
 class VotersRecord(Message):
-    """Versions 0, flexible 0+."""
+    """The voters from here on.
+
+    Versions 0, flexible 0+.
+    """
 
     __slots__ = {
         "version": "int16",

@@ -11,7 +11,10 @@ from millstream.types import Uuid
 
 
 class ControllerRegistrationRequest(Message):
-    """Versions 0, flexible 0+."""
+    """A controller introduces itself to the active one.
+
+    Versions 0, flexible 0+.
+    """
 
     __slots__ = {
         "controller_id": "int32",

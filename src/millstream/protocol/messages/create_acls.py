@@ -10,7 +10,10 @@ from millstream.protocol.notation import VersionRange
 
 
 class CreateAclsRequest(Message):
-    """Versions 1-3, flexible 2+."""
+    """Add ACLs.
+
+    Versions 1-3, flexible 2+.
+    """
 
     __slots__ = {
         "creations": "[]AclCreation",

@@ -10,7 +10,10 @@ from millstream.protocol.notation import VersionRange
 
 
 class CreateDelegationTokenRequest(Message):
-    """Versions 1-3, flexible 2+."""
+    """Issue a delegation token.
+
+    Versions 1-3, flexible 2+.
+    """
 
     __slots__ = {
         "owner_principal_type": "string? 3+",

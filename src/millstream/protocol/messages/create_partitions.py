@@ -10,7 +10,10 @@ from millstream.protocol.notation import VersionRange
 
 
 class CreatePartitionsRequest(Message):
-    """Versions 0-3, flexible 2+."""
+    """Add partitions to topics.
+
+    Versions 0-3, flexible 2+.
+    """
 
     __slots__ = {
         "topics": "[]CreatePartitionsTopic",

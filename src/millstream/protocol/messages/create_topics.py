@@ -11,7 +11,10 @@ from millstream.types import Uuid
 
 
 class CreateTopicsRequest(Message):
-    """Versions 2-7, flexible 5+."""
+    """Create topics.
+
+    Versions 2-7, flexible 5+.
+    """
 
     __slots__ = {
         "topics": "[]CreatableTopic",
@@ -108,7 +111,10 @@ class CreatableTopicConfig(Struct):
 
 
 class CreateTopicsResponse(Message):
-    """Versions 2-7, flexible 5+."""
+    """The topics created, or why they were not.
+
+    Versions 2-7, flexible 5+.
+    """
 
     __slots__ = {
         "throttle_time_ms": "int32 2+, ignorable",

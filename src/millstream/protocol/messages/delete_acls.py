@@ -10,7 +10,10 @@ from millstream.protocol.notation import VersionRange
 
 
 class DeleteAclsRequest(Message):
-    """Versions 1-3, flexible 2+."""
+    """Delete the ACLs that match filters.
+
+    Versions 1-3, flexible 2+.
+    """
 
     __slots__ = {
         "filters": "[]DeleteAclsFilter",

@@ -10,7 +10,10 @@ from millstream.protocol.notation import VersionRange
 
 
 class DeleteGroupsRequest(Message):
-    """Versions 0-3, flexible 2+."""
+    """Delete empty groups.
+
+    Versions 0-3, flexible 2+.
+    """
 
     __slots__ = {
         "groups_names": "[]string, group_id",

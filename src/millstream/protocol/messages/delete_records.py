@@ -10,7 +10,10 @@ from millstream.protocol.notation import VersionRange
 
 
 class DeleteRecordsRequest(Message):
-    """Versions 0-2, flexible 2+."""
+    """Move the start of partitions forward.
+
+    Versions 0-2, flexible 2+.
+    """
 
     __slots__ = {
         "topics": "[]DeleteRecordsTopic",
@@ -75,7 +78,10 @@ class DeleteRecordsPartition(Struct):
 
 
 class DeleteRecordsResponse(Message):
-    """Versions 0-2, flexible 2+."""
+    """The new low watermarks.
+
+    Versions 0-2, flexible 2+.
+    """
 
     __slots__ = {
         "throttle_time_ms": "int32",

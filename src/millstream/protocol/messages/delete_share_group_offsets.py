@@ -11,7 +11,10 @@ from millstream.types import Uuid
 
 
 class DeleteShareGroupOffsetsRequest(Message):
-    """Versions 0, flexible 0+."""
+    """Delete the start offsets of a share group.
+
+    Versions 0, flexible 0+.
+    """
 
     __slots__ = {
         "group_id": "string, group_id",

@@ -11,7 +11,10 @@ from millstream.types import Uuid
 
 
 class DeleteShareGroupStateRequest(Message):
-    """Versions 0, flexible 0+."""
+    """Delete the stored state of share partitions.
+
+    Versions 0, flexible 0+.
+    """
 
     __slots__ = {
         "group_id": "string",

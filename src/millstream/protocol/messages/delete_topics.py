@@ -11,7 +11,10 @@ from millstream.types import Uuid
 
 
 class DeleteTopicsRequest(Message):
-    """Versions 1-6, flexible 4+."""
+    """Delete topics by name or id.
+
+    Versions 1-6, flexible 4+.
+    """
 
     __slots__ = {
         "topics": "[]DeleteTopicState 6+",
@@ -59,7 +62,10 @@ class DeleteTopicState(Struct):
 
 
 class DeleteTopicsResponse(Message):
-    """Versions 1-6, flexible 4+."""
+    """The topics deleted, or why they were not.
+
+    Versions 1-6, flexible 4+.
+    """
 
     __slots__ = {
         "throttle_time_ms": "int32 1+, ignorable",

@@ -10,7 +10,10 @@ from millstream.protocol.notation import VersionRange
 
 
 class DescribeAclsRequest(Message):
-    """Versions 1-3, flexible 2+."""
+    """Find ACLs.
+
+    Versions 1-3, flexible 2+.
+    """
 
     __slots__ = {
         "resource_type_filter": "int8",

@@ -10,7 +10,10 @@ from millstream.protocol.notation import VersionRange
 
 
 class DescribeClientQuotasRequest(Message):
-    """Versions 0-1, flexible 1+."""
+    """Read quotas.
+
+    Versions 0-1, flexible 1+.
+    """
 
     __slots__ = {
         "components": "[]ComponentData",

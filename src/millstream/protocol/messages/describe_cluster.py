@@ -10,7 +10,10 @@ from millstream.protocol.notation import VersionRange
 
 
 class DescribeClusterRequest(Message):
-    """Versions 0-2, flexible 0+."""
+    """Ask for the brokers or controllers of the cluster.
+
+    Versions 0-2, flexible 0+.
+    """
 
     __slots__ = {
         "include_cluster_authorized_operations": "bool",

@@ -10,7 +10,10 @@ from millstream.protocol.notation import VersionRange
 
 
 class DescribeConfigsRequest(Message):
-    """Versions 1-4, flexible 4+."""
+    """Read settings of topics, brokers, groups and the like.
+
+    Versions 1-4, flexible 4+.
+    """
 
     __slots__ = {
         "resources": "[]DescribeConfigsResource",

@@ -10,7 +10,10 @@ from millstream.protocol.notation import VersionRange
 
 
 class DescribeDelegationTokenRequest(Message):
-    """Versions 1-3, flexible 2+."""
+    """List delegation tokens.
+
+    Versions 1-3, flexible 2+.
+    """
 
     __slots__ = {
         "owners": "[]DescribeDelegationTokenOwner?",

@@ -10,7 +10,10 @@ from millstream.protocol.notation import VersionRange
 
 
 class DescribeGroupsRequest(Message):
-    """Versions 0-6, flexible 5+."""
+    """Describe classic groups.
+
+    Versions 0-6, flexible 5+.
+    """
 
     __slots__ = {
         "groups": "[]string, group_id",
@@ -35,7 +38,10 @@ class DescribeGroupsRequest(Message):
 
 
 class DescribeGroupsResponse(Message):
-    """Versions 0-6, flexible 5+."""
+    """State, members and assignments of classic groups.
+
+    Versions 0-6, flexible 5+.
+    """
 
     __slots__ = {
         "throttle_time_ms": "int32 1+, ignorable",

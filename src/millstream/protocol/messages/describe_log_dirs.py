@@ -10,7 +10,10 @@ from millstream.protocol.notation import VersionRange
 
 
 class DescribeLogDirsRequest(Message):
-    """Versions 1-5, flexible 2+."""
+    """Ask what lies in the log directories.
+
+    Versions 1-5, flexible 2+.
+    """
 
     __slots__ = {
         "topics": "[]DescribableLogDirTopic?",

@@ -10,7 +10,10 @@ from millstream.protocol.notation import VersionRange
 
 
 class DescribeProducersRequest(Message):
-    """Versions 0, flexible 0+."""
+    """List the active producers of partitions.
+
+    Versions 0, flexible 0+.
+    """
 
     __slots__ = {
         "topics": "[]TopicRequest",

@@ -11,7 +11,10 @@ from millstream.types import Uuid
 
 
 class DescribeQuorumRequest(Message):
-    """Versions 0-2, flexible 0+."""
+    """Ask for the state of the raft quorum.
+
+    Versions 0-2, flexible 0+.
+    """
 
     __slots__ = {
         "topics": "[]DescribeQuorumRequestTopicData",
@@ -70,7 +73,10 @@ class DescribeQuorumRequestPartitionData(Struct):
 
 
 class DescribeQuorumResponse(Message):
-    """Versions 0-2, flexible 0+."""
+    """Leader, voters and observers with their log ends.
+
+    Versions 0-2, flexible 0+.
+    """
 
     __slots__ = {
         "error_code": "int16",

@@ -11,7 +11,10 @@ from millstream.types import Uuid
 
 
 class DescribeShareGroupOffsetsRequest(Message):
-    """Versions 0-1, flexible 0+."""
+    """Read the start offsets of share groups.
+
+    Versions 0-1, flexible 0+.
+    """
 
     __slots__ = {
         "groups": "[]DescribeShareGroupOffsetsRequestGroup",

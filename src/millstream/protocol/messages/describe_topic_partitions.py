@@ -11,7 +11,10 @@ from millstream.types import Uuid
 
 
 class DescribeTopicPartitionsRequest(Message):
-    """Versions 0, flexible 0+."""
+    """Describe topics page by page.
+
+    Versions 0, flexible 0+.
+    """
 
     __slots__ = {
         "topics": "[]TopicRequest",

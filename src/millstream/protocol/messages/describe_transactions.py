@@ -10,7 +10,10 @@ from millstream.protocol.notation import VersionRange
 
 
 class DescribeTransactionsRequest(Message):
-    """Versions 0, flexible 0+."""
+    """Describe transactions.
+
+    Versions 0, flexible 0+.
+    """
 
     __slots__ = {
         "transactional_ids": "[]string, transactional_id",

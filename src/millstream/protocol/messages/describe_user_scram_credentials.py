@@ -10,7 +10,10 @@ from millstream.protocol.notation import VersionRange
 
 
 class DescribeUserScramCredentialsRequest(Message):
-    """Versions 0, flexible 0+."""
+    """List SCRAM credentials: mechanism and iterations only.
+
+    Versions 0, flexible 0+.
+    """
 
     __slots__ = {
         "users": "[]UserName?",

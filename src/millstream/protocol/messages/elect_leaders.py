@@ -10,7 +10,10 @@ from millstream.protocol.notation import VersionRange
 
 
 class ElectLeadersRequest(Message):
-    """Versions 0-2, flexible 2+."""
+    """Elect preferred leaders, or unclean ones.
+
+    Versions 0-2, flexible 2+.
+    """
 
     __slots__ = {
         "election_type": "int8 1+",

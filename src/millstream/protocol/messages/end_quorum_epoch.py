@@ -11,7 +11,10 @@ from millstream.types import Uuid
 
 
 class EndQuorumEpochRequest(Message):
-    """Versions 0-1, flexible 1+."""
+    """A raft leader resigns and names its preferred successors.
+
+    Versions 0-1, flexible 1+.
+    """
 
     __slots__ = {
         "cluster_id": "string? = null",

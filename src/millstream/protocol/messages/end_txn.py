@@ -10,7 +10,10 @@ from millstream.protocol.notation import VersionRange
 
 
 class EndTxnRequest(Message):
-    """Versions 0-5, flexible 3+."""
+    """Commit or abort a transaction.
+
+    Versions 0-5, flexible 3+.
+    """
 
     __slots__ = {
         "transactional_id": "string, transactional_id",
@@ -41,7 +44,10 @@ class EndTxnRequest(Message):
 
 
 class EndTxnResponse(Message):
-    """Versions 0-5, flexible 3+."""
+    """Accepted once the decision is durable; markers follow.
+
+    Versions 0-5, flexible 3+.
+    """
 
     __slots__ = {
         "throttle_time_ms": "int32",

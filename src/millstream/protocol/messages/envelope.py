@@ -10,7 +10,10 @@ from millstream.protocol.notation import VersionRange
 
 
 class EnvelopeRequest(Message):
-    """Versions 0, flexible 0+."""
+    """A client's request that a broker passes on to the controller.
+
+    Versions 0, flexible 0+.
+    """
 
     __slots__ = {
         "request_data": "bytes",
@@ -38,7 +41,10 @@ class EnvelopeRequest(Message):
 
 
 class EnvelopeResponse(Message):
-    """Versions 0, flexible 0+."""
+    """The controller's answer to a request that was passed on.
+
+    Versions 0, flexible 0+.
+    """
 
     __slots__ = {
         "response_data": "bytes? = null",

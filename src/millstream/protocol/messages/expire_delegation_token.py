@@ -10,7 +10,10 @@ from millstream.protocol.notation import VersionRange
 
 
 class ExpireDelegationTokenRequest(Message):
-    """Versions 1-2, flexible 2+."""
+    """Let a delegation token end earlier; a negative period deletes it.
+
+    Versions 1-2, flexible 2+.
+    """
 
     __slots__ = {
         "hmac": "bytes",

@@ -11,7 +11,10 @@ from millstream.types import ReadableBuffer, Uuid
 
 
 class FetchRequest(Message):
-    """Versions 4-18, flexible 12+."""
+    """Read record batches: asked by consumers, by follower replicas and by raft observers and voters.
+
+    Versions 4-18, flexible 12+.
+    """
 
     __slots__ = {
         "cluster_id": "string? 12+ = null, tag 0, ignorable",
@@ -170,7 +173,10 @@ class ForgottenTopic(Struct):
 
 
 class FetchResponse(Message):
-    """Versions 4-18, flexible 12+."""
+    """Record batches, whole and compressed as they lie in the log.
+
+    Versions 4-18, flexible 12+.
+    """
 
     __slots__ = {
         "throttle_time_ms": "int32 1+, ignorable",

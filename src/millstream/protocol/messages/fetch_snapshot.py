@@ -11,7 +11,10 @@ from millstream.types import ReadableBuffer, Uuid
 
 
 class FetchSnapshotRequest(Message):
-    """Versions 0-1, flexible 0+."""
+    """Read a piece of a metadata snapshot.
+
+    Versions 0-1, flexible 0+.
+    """
 
     __slots__ = {
         "cluster_id": "string? = null, tag 0",
@@ -111,7 +114,10 @@ class FetchSnapshotRequestSnapshotId(Struct):
 
 
 class FetchSnapshotResponse(Message):
-    """Versions 0-1, flexible 0+."""
+    """A piece of a metadata snapshot.
+
+    Versions 0-1, flexible 0+.
+    """
 
     __slots__ = {
         "throttle_time_ms": "int32, ignorable",

@@ -10,7 +10,10 @@ from millstream.protocol.notation import VersionRange
 
 
 class FindCoordinatorRequest(Message):
-    """Versions 0-6, flexible 3+."""
+    """Ask which broker coordinates groups, transactions or share partitions.
+
+    Versions 0-6, flexible 3+.
+    """
 
     __slots__ = {
         "key": "string 0-3",
@@ -38,7 +41,10 @@ class FindCoordinatorRequest(Message):
 
 
 class FindCoordinatorResponse(Message):
-    """Versions 0-6, flexible 3+."""
+    """The coordinators, one per key from version 4 on.
+
+    Versions 0-6, flexible 3+.
+    """
 
     __slots__ = {
         "throttle_time_ms": "int32 1+, ignorable",

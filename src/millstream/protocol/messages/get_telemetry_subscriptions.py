@@ -11,7 +11,10 @@ from millstream.types import Uuid
 
 
 class GetTelemetrySubscriptionsRequest(Message):
-    """Versions 0, flexible 0+."""
+    """A client asks which metrics are wanted.
+
+    Versions 0, flexible 0+.
+    """
 
     __slots__ = {
         "client_instance_id": "uuid",

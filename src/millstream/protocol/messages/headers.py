@@ -10,7 +10,10 @@ from millstream.protocol.notation import VersionRange
 
 
 class RequestHeader(Message):
-    """Versions 1-2, flexible 2+."""
+    """In front of every request.
+
+    Versions 1-2, flexible 2+.
+    """
 
     __slots__ = {
         "request_api_key": "int16",
@@ -40,7 +43,10 @@ class RequestHeader(Message):
 
 
 class ResponseHeader(Message):
-    """Versions 0-1, flexible 1+."""
+    """In front of every response.
+
+    Versions 0-1, flexible 1+.
+    """
 
     __slots__ = {
         "correlation_id": "int32",

@@ -10,7 +10,10 @@ from millstream.protocol.notation import VersionRange
 
 
 class HeartbeatRequest(Message):
-    """Versions 0-4, flexible 4+."""
+    """A classic group member is alive.
+
+    Versions 0-4, flexible 4+.
+    """
 
     __slots__ = {
         "group_id": "string, group_id",
@@ -41,7 +44,10 @@ class HeartbeatRequest(Message):
 
 
 class HeartbeatResponse(Message):
-    """Versions 0-4, flexible 4+."""
+    """Whether a rebalance is going on.
+
+    Versions 0-4, flexible 4+.
+    """
 
     __slots__ = {
         "throttle_time_ms": "int32 1+, ignorable",

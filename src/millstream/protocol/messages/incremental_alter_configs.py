@@ -10,7 +10,10 @@ from millstream.protocol.notation import VersionRange
 
 
 class IncrementalAlterConfigsRequest(Message):
-    """Versions 0-1, flexible 1+."""
+    """Change single settings of resources.
+
+    Versions 0-1, flexible 1+.
+    """
 
     __slots__ = {
         "resources": "[]AlterConfigsResource",

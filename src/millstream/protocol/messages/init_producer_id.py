@@ -10,7 +10,10 @@ from millstream.protocol.notation import VersionRange
 
 
 class InitProducerIdRequest(Message):
-    """Versions 0-6, flexible 2+."""
+    """Get a producer id and epoch; with a transactional id, fence whoever had it before.
+
+    Versions 0-6, flexible 2+.
+    """
 
     __slots__ = {
         "transactional_id": "string?, transactional_id",
@@ -47,7 +50,10 @@ class InitProducerIdRequest(Message):
 
 
 class InitProducerIdResponse(Message):
-    """Versions 0-6, flexible 2+."""
+    """The producer id and epoch to use.
+
+    Versions 0-6, flexible 2+.
+    """
 
     __slots__ = {
         "throttle_time_ms": "int32, ignorable",

@@ -10,7 +10,10 @@ from millstream.protocol.notation import VersionRange
 
 
 class JoinGroupRequest(Message):
-    """Versions 0-9, flexible 6+."""
+    """Enter a classic group or its next generation.
+
+    Versions 0-9, flexible 6+.
+    """
 
     __slots__ = {
         "group_id": "string, group_id",
@@ -73,7 +76,10 @@ class JoinGroupRequestProtocol(Struct):
 
 
 class JoinGroupResponse(Message):
-    """Versions 0-9, flexible 6+."""
+    """The generation; only the leader is told the members.
+
+    Versions 0-9, flexible 6+.
+    """
 
     __slots__ = {
         "throttle_time_ms": "int32 2+, ignorable",

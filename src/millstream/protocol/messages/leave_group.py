@@ -10,7 +10,10 @@ from millstream.protocol.notation import VersionRange
 
 
 class LeaveGroupRequest(Message):
-    """Versions 0-5, flexible 4+."""
+    """Take members out of a classic group.
+
+    Versions 0-5, flexible 4+.
+    """
 
     __slots__ = {
         "group_id": "string, group_id",
@@ -61,7 +64,10 @@ class MemberIdentity(Struct):
 
 
 class LeaveGroupResponse(Message):
-    """Versions 0-5, flexible 4+."""
+    """Whether the members were taken out.
+
+    Versions 0-5, flexible 4+.
+    """
 
     __slots__ = {
         "throttle_time_ms": "int32 1+, ignorable",

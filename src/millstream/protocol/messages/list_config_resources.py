@@ -10,7 +10,10 @@ from millstream.protocol.notation import VersionRange
 
 
 class ListConfigResourcesRequest(Message):
-    """Versions 0-1, flexible 0+."""
+    """List resources that have settings.
+
+    Versions 0-1, flexible 0+.
+    """
 
     __slots__ = {
         "resource_types": "[]int8 1+",

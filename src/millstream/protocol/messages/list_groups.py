@@ -10,7 +10,10 @@ from millstream.protocol.notation import VersionRange
 
 
 class ListGroupsRequest(Message):
-    """Versions 0-5, flexible 3+."""
+    """List the groups that a broker coordinates.
+
+    Versions 0-5, flexible 3+.
+    """
 
     __slots__ = {
         "states_filter": "[]string 4+",
@@ -35,7 +38,10 @@ class ListGroupsRequest(Message):
 
 
 class ListGroupsResponse(Message):
-    """Versions 0-5, flexible 3+."""
+    """The groups, with type and state.
+
+    Versions 0-5, flexible 3+.
+    """
 
     __slots__ = {
         "throttle_time_ms": "int32 1+, ignorable",

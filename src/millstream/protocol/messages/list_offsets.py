@@ -10,7 +10,10 @@ from millstream.protocol.notation import VersionRange
 
 
 class ListOffsetsRequest(Message):
-    """Versions 1-11, flexible 6+."""
+    """Find an offset by timestamp, or one end of a log.
+
+    Versions 1-11, flexible 6+.
+    """
 
     __slots__ = {
         "replica_id": "int32, broker_id",
@@ -84,7 +87,10 @@ class ListOffsetsPartition(Struct):
 
 
 class ListOffsetsResponse(Message):
-    """Versions 1-11, flexible 6+."""
+    """The offsets found; -1 where there is none.
+
+    Versions 1-11, flexible 6+.
+    """
 
     __slots__ = {
         "throttle_time_ms": "int32 2+, ignorable",

@@ -10,7 +10,10 @@ from millstream.protocol.notation import VersionRange
 
 
 class ListPartitionReassignmentsRequest(Message):
-    """Versions 0, flexible 0+."""
+    """List moves that are going on.
+
+    Versions 0, flexible 0+.
+    """
 
     __slots__ = {
         "timeout_ms": "int32 = 60000",

@@ -10,7 +10,10 @@ from millstream.protocol.notation import VersionRange
 
 
 class ListTransactionsRequest(Message):
-    """Versions 0-2, flexible 0+."""
+    """List transactions of a coordinator.
+
+    Versions 0-2, flexible 0+.
+    """
 
     __slots__ = {
         "state_filters": "[]string",

@@ -10,7 +10,10 @@ from millstream.protocol.notation import VersionRange
 
 
 class ProducerSnapshot(Message):
-    """Versions 1."""
+    """The .snapshot file: idempotent producers of a partition.
+
+    Versions 1.
+    """
 
     __slots__ = {
         "crc": "uint32 1",
@@ -71,7 +74,10 @@ class ProducerEntry(Struct):
 
 
 class AbortedTxn(Message):
-    """Versions 0."""
+    """An entry of the transaction index of a segment.
+
+    Versions 0.
+    """
 
     __slots__ = {
         "producer_id": "int64",

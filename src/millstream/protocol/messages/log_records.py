@@ -10,7 +10,10 @@ from millstream.protocol.notation import VersionRange
 
 
 class NoOpRecord(Message):
-    """Versions 0, flexible 0+."""
+    """Nothing: proves that the active controller can commit.
+
+    Versions 0, flexible 0+.
+    """
 
     __slots__ = ()
 
@@ -21,7 +24,10 @@ class NoOpRecord(Message):
 
 
 class ZkMigrationStateRecord(Message):
-    """Versions 0, flexible 0+."""
+    """Where a migration from ZooKeeper stood, in logs of older clusters.
+
+    Versions 0, flexible 0+.
+    """
 
     __slots__ = {
         "zk_migration_state": "int8",
@@ -43,7 +49,10 @@ class ZkMigrationStateRecord(Message):
 
 
 class BeginTransactionRecord(Message):
-    """Versions 0, flexible 0+."""
+    """The records up to the end record take effect together.
+
+    Versions 0, flexible 0+.
+    """
 
     __slots__ = {
         "name": "string? = null, tag 0",
@@ -65,7 +74,10 @@ class BeginTransactionRecord(Message):
 
 
 class EndTransactionRecord(Message):
-    """Versions 0, flexible 0+."""
+    """The records since the begin record take effect.
+
+    Versions 0, flexible 0+.
+    """
 
     __slots__ = ()
 
@@ -76,7 +88,10 @@ class EndTransactionRecord(Message):
 
 
 class AbortTransactionRecord(Message):
-    """Versions 0, flexible 0+."""
+    """The records since the begin record have no effect.
+
+    Versions 0, flexible 0+.
+    """
 
     __slots__ = {
         "reason": "string? = null, tag 0",

@@ -11,7 +11,10 @@ from millstream.types import Uuid
 
 
 class MetadataRequest(Message):
-    """Versions 0-13, flexible 9+."""
+    """Ask who the brokers are and who leads which partition.
+
+    Versions 0-13, flexible 9+.
+    """
 
     __slots__ = {
         "topics": "[]MetadataRequestTopic?1+",
@@ -62,7 +65,10 @@ class MetadataRequestTopic(Struct):
 
 
 class MetadataResponse(Message):
-    """Versions 0-13, flexible 9+."""
+    """The cluster as this broker knows it.
+
+    Versions 0-13, flexible 9+.
+    """
 
     __slots__ = {
         "throttle_time_ms": "int32 3+, ignorable",

@@ -11,7 +11,10 @@ from millstream.types import Uuid
 
 
 class OffsetCommitRequest(Message):
-    """Versions 2-10, flexible 8+."""
+    """Store how far a group has read.
+
+    Versions 2-10, flexible 8+.
+    """
 
     __slots__ = {
         "group_id": "string, group_id",
@@ -97,7 +100,10 @@ class OffsetCommitRequestPartition(Struct):
 
 
 class OffsetCommitResponse(Message):
-    """Versions 2-10, flexible 8+."""
+    """Per partition, whether the offset was stored.
+
+    Versions 2-10, flexible 8+.
+    """
 
     __slots__ = {
         "throttle_time_ms": "int32 3+, ignorable",

@@ -10,7 +10,10 @@ from millstream.protocol.notation import VersionRange
 
 
 class OffsetDeleteRequest(Message):
-    """Versions 0."""
+    """Delete committed offsets of a group.
+
+    Versions 0.
+    """
 
     __slots__ = {
         "group_id": "string, group_id",

@@ -11,7 +11,10 @@ from millstream.types import Uuid
 
 
 class OffsetFetchRequest(Message):
-    """Versions 1-10, flexible 6+."""
+    """Ask how far groups have read.
+
+    Versions 1-10, flexible 6+.
+    """
 
     __slots__ = {
         "group_id": "string 0-7, group_id",
@@ -111,7 +114,10 @@ class OffsetFetchRequestTopics(Struct):
 
 
 class OffsetFetchResponse(Message):
-    """Versions 1-10, flexible 6+."""
+    """Committed offsets; -1 without an error where nothing was committed.
+
+    Versions 1-10, flexible 6+.
+    """
 
     __slots__ = {
         "throttle_time_ms": "int32 3+, ignorable",

@@ -10,7 +10,10 @@ from millstream.protocol.notation import VersionRange
 
 
 class OffsetForLeaderEpochRequest(Message):
-    """Versions 2-4, flexible 4+."""
+    """Ask where leader epochs end, to find out where logs part ways.
+
+    Versions 2-4, flexible 4+.
+    """
 
     __slots__ = {
         "replica_id": "int32 3+ = -2, ignorable, broker_id",
@@ -78,7 +81,10 @@ class OffsetForLeaderPartition(Struct):
 
 
 class OffsetForLeaderEpochResponse(Message):
-    """Versions 2-4, flexible 4+."""
+    """The largest epoch not above the one asked for, and its end.
+
+    Versions 2-4, flexible 4+.
+    """
 
     __slots__ = {
         "throttle_time_ms": "int32 2+, ignorable",

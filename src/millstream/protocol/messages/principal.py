@@ -10,7 +10,10 @@ from millstream.protocol.notation import VersionRange
 
 
 class DefaultPrincipalData(Message):
-    """Versions 0, flexible 0+."""
+    """The principal inside an Envelope.
+
+    Versions 0, flexible 0+.
+    """
 
     __slots__ = {
         "type": "string",

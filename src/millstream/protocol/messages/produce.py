@@ -11,7 +11,10 @@ from millstream.types import ReadableBuffer, Uuid
 
 
 class ProduceRequest(Message):
-    """Versions 3-13, flexible 9+."""
+    """Append record batches to partitions.
+
+    Versions 3-13, flexible 9+.
+    """
 
     __slots__ = {
         "transactional_id": "string? 3+ = null, transactional_id",
@@ -86,7 +89,10 @@ class PartitionProduceData(Struct):
 
 
 class ProduceResponse(Message):
-    """Versions 3-13, flexible 9+."""
+    """Where the batches went, or why they did not; never sent for acks=0.
+
+    Versions 3-13, flexible 9+.
+    """
 
     __slots__ = {
         "responses": "[]TopicProduceResponse",

@@ -11,7 +11,10 @@ from millstream.types import Uuid
 
 
 class PushTelemetryRequest(Message):
-    """Versions 0, flexible 0+."""
+    """A client sends its metrics.
+
+    Versions 0, flexible 0+.
+    """
 
     __slots__ = {
         "client_instance_id": "uuid",

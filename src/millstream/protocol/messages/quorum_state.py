@@ -11,7 +11,10 @@ from millstream.types import Uuid
 
 
 class QuorumStateData(Message):
-    """Versions 0-1, flexible 0+."""
+    """The quorum-state file: the vote, persisted before it is cast.
+
+    Versions 0-1, flexible 0+.
+    """
 
     __slots__ = {
         "cluster_id": "string 0",

@@ -11,7 +11,10 @@ from millstream.types import Uuid
 
 
 class ReadShareGroupStateSummaryRequest(Message):
-    """Versions 0-1, flexible 0+."""
+    """Read the start offsets of share partitions.
+
+    Versions 0-1, flexible 0+.
+    """
 
     __slots__ = {
         "group_id": "string",

@@ -11,7 +11,10 @@ from millstream.types import Uuid
 
 
 class RemoteLogSegmentMetadataRecord(Message):
-    """Versions 0, flexible 0+."""
+    """A segment is being copied to remote storage.
+
+    Versions 0, flexible 0+.
+    """
 
     __slots__ = {
         "remote_log_segment_id": "RemoteLogSegmentMetadataRecordRemoteLogSegmentIdEntry",
@@ -126,7 +129,10 @@ class RemoteLogSegmentMetadataRecordSegmentLeaderEpochEntry(Struct):
 
 
 class RemoteLogSegmentMetadataUpdateRecord(Message):
-    """Versions 0, flexible 0+."""
+    """The copy or deletion of a remote segment made progress.
+
+    Versions 0, flexible 0+.
+    """
 
     __slots__ = {
         "remote_log_segment_id": "RemoteLogSegmentMetadataUpdateRecordRemoteLogSegmentIdEntry",
@@ -203,7 +209,10 @@ class RemoteLogSegmentMetadataUpdateRecordTopicIdPartitionEntry(Struct):
 
 
 class RemotePartitionDeleteMetadataRecord(Message):
-    """Versions 0, flexible 0+."""
+    """The remote segments of a partition are being deleted.
+
+    Versions 0, flexible 0+.
+    """
 
     __slots__ = {
         "topic_id_partition": "RemotePartitionDeleteMetadataRecordTopicIdPartitionEntry",
@@ -257,7 +266,10 @@ class RemotePartitionDeleteMetadataRecordTopicIdPartitionEntry(Struct):
 
 
 class RemoteLogSegmentMetadataSnapshotRecord(Message):
-    """Versions 0, flexible 0+."""
+    """What is known of a remote segment, in a snapshot.
+
+    Versions 0, flexible 0+.
+    """
 
     __slots__ = {
         "segment_id": "uuid",

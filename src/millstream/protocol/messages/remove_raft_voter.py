@@ -11,7 +11,10 @@ from millstream.types import Uuid
 
 
 class RemoveRaftVoterRequest(Message):
-    """Versions 0, flexible 0+."""
+    """Remove a voter from the raft quorum.
+
+    Versions 0, flexible 0+.
+    """
 
     __slots__ = {
         "cluster_id": "string?",

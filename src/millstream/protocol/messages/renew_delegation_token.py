@@ -10,7 +10,10 @@ from millstream.protocol.notation import VersionRange
 
 
 class RenewDelegationTokenRequest(Message):
-    """Versions 1-2, flexible 2+."""
+    """Let a delegation token live longer.
+
+    Versions 1-2, flexible 2+.
+    """
 
     __slots__ = {
         "hmac": "bytes",

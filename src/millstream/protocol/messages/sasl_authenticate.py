@@ -10,7 +10,10 @@ from millstream.protocol.notation import VersionRange
 
 
 class SaslAuthenticateRequest(Message):
-    """Versions 0-2, flexible 2+."""
+    """Carry a token of a SASL exchange.
+
+    Versions 0-2, flexible 2+.
+    """
 
     __slots__ = {
         "auth_bytes": "bytes",
@@ -32,7 +35,10 @@ class SaslAuthenticateRequest(Message):
 
 
 class SaslAuthenticateResponse(Message):
-    """Versions 0-2, flexible 2+."""
+    """The answer to a token, or a failure with a text.
+
+    Versions 0-2, flexible 2+.
+    """
 
     __slots__ = {
         "error_code": "int16",

@@ -10,7 +10,10 @@ from millstream.protocol.notation import VersionRange
 
 
 class SaslHandshakeRequest(Message):
-    """Versions 0-1."""
+    """Choose a SASL mechanism.
+
+    Versions 0-1.
+    """
 
     __slots__ = {
         "mechanism": "string",
@@ -31,7 +34,10 @@ class SaslHandshakeRequest(Message):
 
 
 class SaslHandshakeResponse(Message):
-    """Versions 0-1."""
+    """The mechanisms that are enabled.
+
+    Versions 0-1.
+    """
 
     __slots__ = {
         "error_code": "int16",

@@ -11,7 +11,10 @@ from millstream.types import Uuid
 
 
 class DelegationTokenRecord(Message):
-    """Versions 0, flexible 0+."""
+    """A delegation token was issued or renewed.
+
+    Versions 0, flexible 0+.
+    """
 
     __slots__ = {
         "owner": "string",
@@ -51,7 +54,10 @@ class DelegationTokenRecord(Message):
 
 
 class RemoveDelegationTokenRecord(Message):
-    """Versions 0, flexible 0+."""
+    """A delegation token is gone.
+
+    Versions 0, flexible 0+.
+    """
 
     __slots__ = {
         "token_id": "string",
@@ -73,7 +79,10 @@ class RemoveDelegationTokenRecord(Message):
 
 
 class UserScramCredentialRecord(Message):
-    """Versions 0, flexible 0+."""
+    """A user has this SCRAM credential.
+
+    Versions 0, flexible 0+.
+    """
 
     __slots__ = {
         "name": "string",
@@ -110,7 +119,10 @@ class UserScramCredentialRecord(Message):
 
 
 class RemoveUserScramCredentialRecord(Message):
-    """Versions 0, flexible 0+."""
+    """A user's SCRAM credential is gone.
+
+    Versions 0, flexible 0+.
+    """
 
     __slots__ = {
         "name": "string",
@@ -135,7 +147,10 @@ class RemoveUserScramCredentialRecord(Message):
 
 
 class AccessControlEntryRecord(Message):
-    """Versions 0, flexible 0+."""
+    """An ACL was added.
+
+    Versions 0, flexible 0+.
+    """
 
     __slots__ = {
         "id": "uuid",
@@ -178,7 +193,10 @@ class AccessControlEntryRecord(Message):
 
 
 class RemoveAccessControlEntryRecord(Message):
-    """Versions 0, flexible 0+."""
+    """An ACL is gone.
+
+    Versions 0, flexible 0+.
+    """
 
     __slots__ = {
         "id": "uuid",

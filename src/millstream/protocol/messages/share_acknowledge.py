@@ -11,7 +11,10 @@ from millstream.types import Uuid
 
 
 class ShareAcknowledgeRequest(Message):
-    """Versions 1-2, flexible 0+."""
+    """Accept, release or reject acquired records.
+
+    Versions 1-2, flexible 0+.
+    """
 
     __slots__ = {
         "group_id": "string? = null, group_id",
@@ -108,7 +111,10 @@ class AcknowledgementBatch(Struct):
 
 
 class ShareAcknowledgeResponse(Message):
-    """Versions 1-2, flexible 0+."""
+    """Per partition, whether the acknowledgements held.
+
+    Versions 1-2, flexible 0+.
+    """
 
     __slots__ = {
         "throttle_time_ms": "int32",

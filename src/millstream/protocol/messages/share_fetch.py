@@ -11,7 +11,10 @@ from millstream.types import ReadableBuffer, Uuid
 
 
 class ShareFetchRequest(Message):
-    """Versions 1-2, flexible 0+."""
+    """Acquire records for a share group member, and acknowledge earlier ones.
+
+    Versions 1-2, flexible 0+.
+    """
 
     __slots__ = {
         "group_id": "string? = null, group_id",
@@ -152,7 +155,10 @@ class ForgottenTopic(Struct):
 
 
 class ShareFetchResponse(Message):
-    """Versions 1-2, flexible 0+."""
+    """Record batches, and which of their records were acquired.
+
+    Versions 1-2, flexible 0+.
+    """
 
     __slots__ = {
         "throttle_time_ms": "int32",

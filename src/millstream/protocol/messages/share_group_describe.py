@@ -11,7 +11,10 @@ from millstream.types import Uuid
 
 
 class ShareGroupDescribeRequest(Message):
-    """Versions 1, flexible 0+."""
+    """Describe share groups.
+
+    Versions 1, flexible 0+.
+    """
 
     __slots__ = {
         "group_ids": "[]string, group_id",

@@ -11,7 +11,10 @@ from millstream.types import Uuid
 
 
 class ShareGroupHeartbeatRequest(Message):
-    """Versions 1, flexible 0+."""
+    """Join, stay in or leave a share group.
+
+    Versions 1, flexible 0+.
+    """
 
     __slots__ = {
         "group_id": "string, group_id",

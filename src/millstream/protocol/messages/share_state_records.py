@@ -11,7 +11,10 @@ from millstream.types import Uuid
 
 
 class ShareSnapshotKey(Message):
-    """Versions 0."""
+    """The key of a full state of a share partition.
+
+    Versions 0.
+    """
 
     __slots__ = {
         "group_id": "string 0",
@@ -38,7 +41,10 @@ class ShareSnapshotKey(Message):
 
 
 class ShareSnapshotValue(Message):
-    """Versions 0, flexible 0+."""
+    """The full state of a share partition.
+
+    Versions 0, flexible 0+.
+    """
 
     __slots__ = {
         "snapshot_epoch": "int32",
@@ -107,7 +113,10 @@ class ShareSnapshotValueStateBatch(Struct):
 
 
 class ShareUpdateKey(Message):
-    """Versions 0."""
+    """The key of a change of a share partition.
+
+    Versions 0.
+    """
 
     __slots__ = {
         "group_id": "string 0",
@@ -134,7 +143,10 @@ class ShareUpdateKey(Message):
 
 
 class ShareUpdateValue(Message):
-    """Versions 0, flexible 0+."""
+    """A change since the last snapshot of a share partition.
+
+    Versions 0, flexible 0+.
+    """
 
     __slots__ = {
         "snapshot_epoch": "int32",

@@ -10,7 +10,10 @@ from millstream.protocol.notation import VersionRange
 
 
 class StreamsGroupDescribeRequest(Message):
-    """Versions 0-1, flexible 0+."""
+    """Describe streams groups.
+
+    Versions 0-1, flexible 0+.
+    """
 
     __slots__ = {
         "group_ids": "[]string, group_id",

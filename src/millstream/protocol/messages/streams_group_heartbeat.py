@@ -10,7 +10,10 @@ from millstream.protocol.notation import VersionRange
 
 
 class StreamsGroupHeartbeatRequest(Message):
-    """Versions 0-1, flexible 0+."""
+    """Join, stay in or leave a streams group.
+
+    Versions 0-1, flexible 0+.
+    """
 
     __slots__ = {
         "group_id": "string, group_id",

@@ -10,7 +10,10 @@ from millstream.protocol.notation import VersionRange
 
 
 class StreamsGroupTopologyDescriptionUpdateRequest(Message):
-    """Versions 0, flexible 0+."""
+    """Tell the coordinator what a streams topology looks like.
+
+    Versions 0, flexible 0+.
+    """
 
     __slots__ = {
         "group_id": "string, group_id",

@@ -11,7 +11,10 @@ from millstream.types import Uuid
 
 
 class SubscriptionInfoData(Message):
-    """Versions 1-11."""
+    """What a classic Kafka Streams member says about itself.
+
+    Versions 1-11.
+    """
 
     __slots__ = {
         "version": "int32 1+",

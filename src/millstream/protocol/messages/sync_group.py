@@ -10,7 +10,10 @@ from millstream.protocol.notation import VersionRange
 
 
 class SyncGroupRequest(Message):
-    """Versions 0-5, flexible 4+."""
+    """Hand over (leader) or fetch (all) the assignment of a generation.
+
+    Versions 0-5, flexible 4+.
+    """
 
     __slots__ = {
         "group_id": "string, group_id",
@@ -70,7 +73,10 @@ class SyncGroupRequestAssignment(Struct):
 
 
 class SyncGroupResponse(Message):
-    """Versions 0-5, flexible 4+."""
+    """The member's assignment.
+
+    Versions 0-5, flexible 4+.
+    """
 
     __slots__ = {
         "throttle_time_ms": "int32 1+, ignorable",

@@ -11,7 +11,10 @@ from millstream.types import Uuid
 
 
 class TopicRecord(Message):
-    """Versions 0, flexible 0+."""
+    """A topic exists.
+
+    Versions 0, flexible 0+.
+    """
 
     __slots__ = {
         "name": "string, topic_name",
@@ -36,7 +39,10 @@ class TopicRecord(Message):
 
 
 class PartitionRecord(Message):
-    """Versions 0-2, flexible 0+."""
+    """A partition exists, with everything about it.
+
+    Versions 0-2, flexible 0+.
+    """
 
     __slots__ = {
         "partition_id": "int32 = -1",
@@ -94,7 +100,10 @@ class PartitionRecord(Message):
 
 
 class PartitionChangeRecord(Message):
-    """Versions 0-2, flexible 0+."""
+    """Something about a partition changed: only what is set.
+
+    Versions 0-2, flexible 0+.
+    """
 
     __slots__ = {
         "partition_id": "int32 = -1",
@@ -146,7 +155,10 @@ class PartitionChangeRecord(Message):
 
 
 class RemoveTopicRecord(Message):
-    """Versions 0, flexible 0+."""
+    """A topic and all its partitions are gone.
+
+    Versions 0, flexible 0+.
+    """
 
     __slots__ = {
         "topic_id": "uuid",
@@ -168,7 +180,10 @@ class RemoveTopicRecord(Message):
 
 
 class ClearElrRecord(Message):
-    """Versions 0, flexible 0+."""
+    """Eligible leader replicas were cleared, of one topic or of all.
+
+    Versions 0, flexible 0+.
+    """
 
     __slots__ = {
         "topic_name": "string, topic_name",

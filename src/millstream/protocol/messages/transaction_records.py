@@ -10,7 +10,10 @@ from millstream.protocol.notation import VersionRange
 
 
 class TransactionLogKey(Message):
-    """Versions 0."""
+    """The key of a transactional id.
+
+    Versions 0.
+    """
 
     __slots__ = {
         "transactional_id": "string 0",
@@ -31,7 +34,10 @@ class TransactionLogKey(Message):
 
 
 class TransactionLogValue(Message):
-    """Versions 0-1, flexible 1+."""
+    """The state of a transactional id.
+
+    Versions 0-1, flexible 1+.
+    """
 
     __slots__ = {
         "producer_id": "int64",

@@ -11,7 +11,10 @@ from millstream.types import Uuid
 
 
 class TxnOffsetCommitRequest(Message):
-    """Versions 0-6, flexible 3+."""
+    """Store offsets of a group as part of a transaction.
+
+    Versions 0-6, flexible 3+.
+    """
 
     __slots__ = {
         "transactional_id": "string, transactional_id",
@@ -103,7 +106,10 @@ class TxnOffsetCommitRequestPartition(Struct):
 
 
 class TxnOffsetCommitResponse(Message):
-    """Versions 0-6, flexible 3+."""
+    """Per partition, whether the offset is pending.
+
+    Versions 0-6, flexible 3+.
+    """
 
     __slots__ = {
         "throttle_time_ms": "int32",

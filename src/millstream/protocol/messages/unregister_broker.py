@@ -10,7 +10,10 @@ from millstream.protocol.notation import VersionRange
 
 
 class UnregisterBrokerRequest(Message):
-    """Versions 0, flexible 0+."""
+    """Forget a broker that will not come back.
+
+    Versions 0, flexible 0+.
+    """
 
     __slots__ = {
         "broker_id": "int32, broker_id",

@@ -10,7 +10,10 @@ from millstream.protocol.notation import VersionRange
 
 
 class UnregisterControllerRequest(Message):
-    """Versions 0, flexible 0+."""
+    """Forget a controller that will not come back.
+
+    Versions 0, flexible 0+.
+    """
 
     __slots__ = {
         "controller_id": "int32",

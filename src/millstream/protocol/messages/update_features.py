@@ -10,7 +10,10 @@ from millstream.protocol.notation import VersionRange
 
 
 class UpdateFeaturesRequest(Message):
-    """Versions 0-2, flexible 0+."""
+    """Raise or lower finalized features.
+
+    Versions 0-2, flexible 0+.
+    """
 
     __slots__ = {
         "timeout_ms": "int32 = 60000",

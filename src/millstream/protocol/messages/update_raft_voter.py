@@ -11,7 +11,10 @@ from millstream.types import Uuid
 
 
 class UpdateRaftVoterRequest(Message):
-    """Versions 0, flexible 0+."""
+    """A voter tells the raft leader its endpoints and versions.
+
+    Versions 0, flexible 0+.
+    """
 
     __slots__ = {
         "cluster_id": "string?",

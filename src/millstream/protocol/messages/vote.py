@@ -11,7 +11,10 @@ from millstream.types import Uuid
 
 
 class VoteRequest(Message):
-    """Versions 0-2, flexible 0+."""
+    """A raft voter asks for a vote, or for a promise of one (pre-vote).
+
+    Versions 0-2, flexible 0+.
+    """
 
     __slots__ = {
         "cluster_id": "string? = null",
@@ -97,7 +100,10 @@ class VoteRequestPartitionData(Struct):
 
 
 class VoteResponse(Message):
-    """Versions 0-2, flexible 0+."""
+    """The vote, and the leader if one is known.
+
+    Versions 0-2, flexible 0+.
+    """
 
     __slots__ = {
         "error_code": "int16",

@@ -10,7 +10,10 @@ from millstream.protocol.notation import VersionRange
 
 
 class WriteTxnMarkersRequest(Message):
-    """Versions 1-2, flexible 1+."""
+    """Write commit or abort markers to partitions; sent by the transaction coordinator.
+
+    Versions 1-2, flexible 1+.
+    """
 
     __slots__ = {
         "markers": "[]WritableTxnMarker",
@@ -84,7 +87,10 @@ class WritableTxnMarkerTopic(Struct):
 
 
 class WriteTxnMarkersResponse(Message):
-    """Versions 1-2, flexible 1+."""
+    """Per partition, whether the marker was written.
+
+    Versions 1-2, flexible 1+.
+    """
 
     __slots__ = {
         "markers": "[]WritableTxnMarkerResult",
