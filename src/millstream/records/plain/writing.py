@@ -222,8 +222,9 @@ class BatchWriter:
         """
         time = checked_timestamp(timestamp)
         delta = self._checked_offset_delta(offset_delta)
-        size = checked_size(self._size + size_of("record", record_bytes))
-        self._parts.append(bytes(record_bytes))
+        encoded = memoryview(record_bytes)
+        size = checked_size(self._size + encoded.nbytes)
+        self._parts.append(bytes(encoded))
         self._count_record(time, delta, size)
         return size
 

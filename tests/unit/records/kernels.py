@@ -1,0 +1,50 @@
+"""The two record kernels side by side, for tests that must hold on both."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from millstream import _accel
+from millstream.records.plain import crc32c as plain_crc32c
+from millstream.records.plain import murmur2 as plain_murmur2
+from millstream.records.plain import record_codec as plain_codec
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+NOT_BUILT = "the compiled kernel is not built (make build)"
+
+
+def _namespace(name: str, *modules: ModuleType) -> SimpleNamespace:
+    crc, murmur, codec = modules
+    return SimpleNamespace(
+        name=name,
+        crc32c=crc.crc32c,
+        murmur2=murmur.murmur2,
+        partition_for_key=murmur.partition_for_key,
+        Record=codec.Record,
+        BatchWriter=codec.BatchWriter,
+        decode_records=codec.decode_records,
+        scan_records=codec.scan_records,
+    )
+
+
+PLAIN = _namespace("plain", plain_crc32c, plain_murmur2, plain_codec)
+
+
+def compiled() -> Any:
+    """The compiled kernel; the test is skipped where it was not built."""
+    if not _accel.COMPILED:
+        pytest.skip(NOT_BUILT)
+    from millstream._accel import crc32c, murmur2, record_codec
+
+    return _namespace("compiled", crc32c, murmur2, record_codec)
+
+
+@pytest.fixture(params=["plain", "compiled"])
+def kernel(request: pytest.FixtureRequest) -> Any:
+    """Each kernel in turn."""
+    return PLAIN if request.param == "plain" else compiled()
