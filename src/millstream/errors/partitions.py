@@ -152,6 +152,8 @@ class InvalidTimestamp(ApiError):
     """A record's timestamp is further from the broker's clock than the topic allows."""
 
     code, wire_name = 32, "INVALID_TIMESTAMP"
+    record_errors: tuple[tuple[int, str], ...] = ()
+    """The records that are to blame, by index in the batch; empty if the batch as such is."""
 
 
 class TopicAlreadyExists(ApiError):
@@ -278,6 +280,8 @@ class InvalidRecord(ApiError):
     """A record was refused: see the message for which one and why."""
 
     code, wire_name = 87, "INVALID_RECORD"
+    record_errors: tuple[tuple[int, str], ...] = ()
+    """The records that are to blame, by index in the batch; empty if the batch as such is."""
 
 
 class PositionOutOfRange(ApiError):
