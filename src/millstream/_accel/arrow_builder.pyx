@@ -13,6 +13,7 @@ from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 from libc.string cimport memset
 
 from millstream._accel.arrow_abi cimport ArrowArray, ArrowArrayStream, ArrowSchema
+from millstream._accel.atomics cimport ms_give_back, ms_take
 from millstream._accel.wire cimport ms_fault
 
 from millstream._accel import faults
@@ -65,12 +66,6 @@ cdef extern from "arrow_export.h" nogil:
     bint ms_export_array(ArrowArray* array, ms_shared_columns* shared)
     bint ms_export_stream(ArrowArrayStream* stream, ms_shared_columns* shared)
 
-cdef extern from *:
-    """
-    #define ms_swap(flag, value) __atomic_exchange_n(flag, value, __ATOMIC_ACQ_REL)
-    """
-    int ms_swap(int* flag, int value) nogil
-
 cdef enum:
     # A body of this size takes long enough that other threads gain by running meanwhile.
     RELEASE_GIL_SIZE = 64 * 1024
@@ -92,7 +87,7 @@ cdef class ArrowRecordsBuilder:
         ms_free_columns(&self._columns)
 
     cdef int _enter(self) except -1:
-        if ms_swap(&self._busy, 1):
+        if ms_take(&self._busy):
             raise RuntimeError("this builder is in use: one thread, one call at a time")
         return 0
 
@@ -129,7 +124,7 @@ cdef class ArrowRecordsBuilder:
                 self._run(&job)
                 return self._columns.row_count - rows_before
             finally:
-                ms_swap(&self._busy, 0)
+                ms_give_back(&self._busy)
         finally:
             PyBuffer_Release(&view)
 
@@ -159,7 +154,7 @@ cdef class ArrowRecordsBuilder:
         cdef ArrowRecords records = ArrowRecords.__new__(ArrowRecords)
         self._enter()
         records._shared = ms_share(&self._columns)
-        ms_swap(&self._busy, 0)
+        ms_give_back(&self._busy)
         if records._shared is NULL:
             raise MemoryError
         return records

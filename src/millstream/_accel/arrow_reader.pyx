@@ -13,14 +13,9 @@ from libc.string cimport memset
 
 from millstream._accel.arrow_abi cimport ArrowArray, ArrowArrayStream, ArrowSchema
 from millstream._accel.arrow_input cimport *
+from millstream._accel.atomics cimport ms_give_back, ms_take
 
 from millstream._accel import arrow_schema
-
-cdef extern from *:
-    """
-    #define ms_swap(flag, value) __atomic_exchange_n(flag, value, __ATOMIC_ACQ_REL)
-    """
-    int ms_swap(int* flag, int value) nogil
 
 
 cdef object describe(const ArrowSchema* schema):
@@ -233,12 +228,12 @@ cdef class ArrowRecordsReader:
 
     def __next__(self):
         cdef ArrowChunk chunk = ArrowChunk.__new__(ArrowChunk)
-        if ms_swap(&self._busy, 1):
+        if ms_take(&self._busy):
             raise RuntimeError("this reader is in use: one thread, one call at a time")
         try:
             self._next_array(&chunk._array)
         finally:
-            ms_swap(&self._busy, 0)
+            ms_give_back(&self._busy)
         if chunk._array.release is NULL:
             raise StopIteration
         chunk._bind(&self._plan)

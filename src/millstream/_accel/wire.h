@@ -10,6 +10,11 @@
 #include <stdint.h>
 #include <string.h>
 
+/* The batch header. The length counts what comes after it; the checksum covers the same. */
+#define MS_LENGTH_AT 8
+#define MS_LENGTH_END 12
+#define MS_CRC_AT 17
+#define MS_CRC_END 21
 #define MS_HEADER_SIZE 61
 /* Length, attributes, both deltas, both lengths and the header count, one byte each. */
 #define MS_RECORD_SIZE_MIN 7

@@ -4,6 +4,10 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 cdef extern from "wire.h" nogil:
     enum:
+        MS_LENGTH_AT
+        MS_LENGTH_END
+        MS_CRC_AT
+        MS_CRC_END
         MS_HEADER_SIZE
         MS_RECORD_SIZE_MIN
 

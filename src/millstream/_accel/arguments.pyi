@@ -1,0 +1,1 @@
+# Nothing here is for Python: `batch_writer` calls it in C.

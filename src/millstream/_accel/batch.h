@@ -1,0 +1,136 @@
+/* The records of one batch as they are written: a buffer that grows, what the header will say of
+   it, and the loop that fills it from Arrow rows. Needs no GIL. */
+
+#ifndef MILLSTREAM_BATCH_H
+#define MILLSTREAM_BATCH_H
+
+#include <Python.h>
+#include <stdint.h>
+
+#include "arrow_input.h"
+#include "wire.h"
+
+#define MS_BODY_SIZE_MAX (INT32_MAX - MS_HEADER_SIZE)
+
+/* Further than the outcomes of ms_read_row. */
+enum ms_batch_outcome {
+    MS_BATCH_FULL = 100, MS_BATCH_TOO_LARGE, MS_BATCH_TOO_MANY, MS_BATCH_TOO_FAR,
+    MS_BATCH_NO_MEMORY
+};
+
+typedef struct {
+    uint8_t *data;
+    int64_t length;
+    int64_t capacity;
+    int64_t hint;
+    int64_t record_count;
+    int64_t base_timestamp;
+    int64_t max_timestamp;
+    int64_t last_offset_delta;
+    int64_t fixed_base;
+    int has_fixed_base; /* else the first record's timestamp is the base */
+} ms_batch;
+
+/* Rows still to be written, and what the error for one of them must say. */
+typedef struct {
+    int64_t row;
+    int64_t stop;
+    int64_t size_limit;
+    int64_t default_timestamp;
+    int64_t timestamp;
+    int64_t length;
+} ms_rows_job;
+
+static inline void ms_batch_reset(ms_batch *batch)
+{
+    batch->length = 0;
+    batch->record_count = 0;
+    batch->base_timestamp = batch->has_fixed_base ? batch->fixed_base : -1;
+    batch->max_timestamp = -1;
+    batch->last_offset_delta = -1;
+}
+
+/* Room for `length` bytes in all, or 0. */
+static inline int ms_batch_reserve(ms_batch *batch, int64_t length)
+{
+    if (length <= batch->capacity)
+        return 1;
+    int64_t capacity = batch->capacity * 2;
+    if (capacity < length)
+        capacity = length;
+    if (capacity < batch->hint)
+        capacity = batch->hint;
+    void *data = PyMem_RawRealloc(batch->data, (size_t)capacity);
+    if (!data)
+        return 0;
+    batch->data = (uint8_t *)data;
+    batch->capacity = capacity;
+    return 1;
+}
+
+static inline void ms_batch_count(ms_batch *batch, int64_t timestamp, int64_t offset_delta)
+{
+    if (batch->record_count == 0) {
+        batch->max_timestamp = timestamp;
+        if (!batch->has_fixed_base)
+            batch->base_timestamp = timestamp;
+    } else if (timestamp > batch->max_timestamp) {
+        batch->max_timestamp = timestamp;
+    }
+    batch->record_count++;
+    batch->last_offset_delta = offset_delta;
+}
+
+/* Whether the delta, which is 0 for the record that sets the base, does not fit. */
+static inline int ms_batch_is_too_far(const ms_batch *batch, int64_t timestamp, int64_t *delta)
+{
+    *delta = 0;
+    return (batch->record_count || batch->has_fixed_base)
+        && __builtin_sub_overflow(timestamp, batch->base_timestamp, delta);
+}
+
+static inline int ms_batch_add_row(ms_batch *batch, const ms_input *input, ms_rows_job *job)
+{
+    ms_row row;
+    int64_t delta;
+    int64_t offset = batch->last_offset_delta + 1;
+    int outcome = ms_read_row(input, job->row, &row);
+    if (outcome != MS_ROW_DONE)
+        return outcome;
+    job->timestamp = row.has_timestamp ? row.timestamp : job->default_timestamp;
+    if (ms_batch_is_too_far(batch, job->timestamp, &delta))
+        return MS_BATCH_TOO_FAR;
+    if (offset > INT32_MAX)
+        return MS_BATCH_TOO_MANY;
+    int64_t record_length = ms_record_length(
+        delta, offset, row.key_length, row.value_length, row.header_count, row.headers_size);
+    job->length = batch->length + ms_varint_size(record_length) + record_length;
+    if (job->length > MS_BODY_SIZE_MAX)
+        return MS_BATCH_TOO_LARGE;
+    if (batch->record_count && job->length + MS_HEADER_SIZE > job->size_limit)
+        return MS_BATCH_FULL;
+    if (!ms_batch_reserve(batch, job->length))
+        return MS_BATCH_NO_MEMORY;
+    uint8_t *p = ms_write_record(
+        batch->data + batch->length, record_length, delta, offset, row.key, row.key_length,
+        row.value, row.value_length, row.header_count);
+    if (row.header_count)
+        ms_write_row_headers(p, input, &row);
+    batch->length = job->length;
+    ms_batch_count(batch, job->timestamp, offset);
+    return MS_ROW_DONE;
+}
+
+/* Until the rows are written, the batch is full (unless it is empty, which is never full), or one
+   is wrong; job->row tells which is next. */
+static inline int ms_batch_add_rows(ms_batch *batch, const ms_input *input, ms_rows_job *job)
+{
+    for (; job->row < job->stop; job->row++) {
+        int outcome = ms_batch_add_row(batch, input, job);
+        if (outcome != MS_ROW_DONE)
+            return outcome;
+    }
+    return MS_ROW_DONE;
+}
+
+#endif
