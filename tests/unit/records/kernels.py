@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from millstream import _accel
+from millstream.records.plain import arrow as plain_arrow
 from millstream.records.plain import crc32c as plain_crc32c
 from millstream.records.plain import murmur2 as plain_murmur2
 from millstream.records.plain import record_codec as plain_codec
@@ -19,7 +20,7 @@ NOT_BUILT = "the compiled kernel is not built (make build)"
 
 
 def _namespace(name: str, *modules: ModuleType) -> SimpleNamespace:
-    crc, murmur, codec = modules
+    crc, murmur, codec, arrow = modules
     return SimpleNamespace(
         name=name,
         crc32c=crc.crc32c,
@@ -29,19 +30,21 @@ def _namespace(name: str, *modules: ModuleType) -> SimpleNamespace:
         BatchWriter=codec.BatchWriter,
         decode_records=codec.decode_records,
         scan_records=codec.scan_records,
+        ArrowRecordsBuilder=arrow.ArrowRecordsBuilder,
+        ArrowRecordsReader=arrow.ArrowRecordsReader,
     )
 
 
-PLAIN = _namespace("plain", plain_crc32c, plain_murmur2, plain_codec)
+PLAIN = _namespace("plain", plain_crc32c, plain_murmur2, plain_codec, plain_arrow)
 
 
 def compiled() -> Any:
     """The compiled kernel; the test is skipped where it was not built."""
     if not _accel.COMPILED:
         pytest.skip(NOT_BUILT)
-    from millstream._accel import crc32c, murmur2, record_codec
+    from millstream._accel import arrow, crc32c, murmur2, record_codec
 
-    return _namespace("compiled", crc32c, murmur2, record_codec)
+    return _namespace("compiled", crc32c, murmur2, record_codec, arrow)
 
 
 @pytest.fixture(params=["plain", "compiled"])

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from millstream.types import INT64_MAX
+from tests.unit.records.kernels import PLAIN
 from tests.unit.records.test_decoding import BATCH_A, fields
 
 INT64_MIN = -INT64_MAX - 1
@@ -275,3 +276,31 @@ def test_the_first_timestamp_may_be_too_far_from_a_given_time(kernel: Any) -> No
         writer.append(INT64_MAX, None, None)
 
     assert writer.record_count == 0
+
+
+class Rows:
+    """As much of an Arrow chunk as the plain writer asks for."""
+
+    def __init__(self, *values: bytes) -> None:
+        self._values = values
+
+    def row(self, index: int) -> tuple[int | None, bytes | None, bytes, tuple[()]]:
+        return None if index % 2 else index, None, self._values[index], ()
+
+
+def test_rows_of_a_chunk_are_written_up_to_the_limit() -> None:
+    chunk = Rows(b"a" * 100, b"b" * 10, b"c" * 10, b"d" * 100)
+    writer = PLAIN.BatchWriter()
+
+    assert writer.extend_arrow(chunk, 0, 0, 100, 7) == 0
+    assert writer.extend_arrow(chunk, 0, 4, 1, 7) == 1, "an empty writer takes one row whatever"
+    assert writer.extend_arrow(chunk, 1, 4, 1, 7) == 0
+    assert writer.extend_arrow(chunk, 1, 4, writer.size + 40, 7) == 2
+    assert writer.extend_arrow(chunk, 3, 4, 1000, 7) == 1
+
+    assert [(record[1], record[3][:1]) for record in decoded(PLAIN, writer)] == [
+        (0, b"a"),
+        (7, b"b"),
+        (2, b"c"),
+        (7, b"d"),
+    ]

@@ -55,7 +55,7 @@ def decode_records(
             end, timestamp_delta, offset_delta, key, value, headers = _read_record(data, start)
         except (IndexError, _Malformed):
             walk_record(data, index, start)
-            raise
+            raise  # pragma: no cover (the walk refuses whatever the fast reader refuses)
         timestamp = append_timestamp
         if timestamp is None:
             timestamp = base_timestamp + timestamp_delta
