@@ -103,10 +103,11 @@ cdef class BatchWriter:
         ms_give_back(&self._busy)
 
     def __getbuffer__(self, Py_buffer* view, int flags):
+        cdef uint8_t* data
         self._enter()
         try:
-            PyBuffer_FillInfo(
-                view, self, self._batch.data if self._batch.length else &NOTHING, self._batch.length, True, flags)
+            data = self._batch.data if self._batch.length else &NOTHING
+            PyBuffer_FillInfo(view, self, data, self._batch.length, True, flags)
             ms_add(&self._exports, 1)
         finally:
             self._leave()
@@ -132,7 +133,8 @@ cdef class BatchWriter:
 
     cdef inline int64_t _next_offset_delta(self) except -1:
         if self._batch.last_offset_delta >= INT32_MAX:
-            raise OverflowError(f"offset delta {self._batch.last_offset_delta + 1} does not fit 31 bits")
+            raise OverflowError(
+                f"offset delta {self._batch.last_offset_delta + 1} does not fit 31 bits")
         return self._batch.last_offset_delta + 1
 
     cdef int64_t _offset_delta(self, given) except -1:
@@ -143,7 +145,8 @@ cdef class BatchWriter:
             raise OverflowError(f"offset delta {number} does not fit 31 bits")
         if number <= self._batch.last_offset_delta:
             raise ValueError(
-                f"offset delta {number} must be above the previous, {self._batch.last_offset_delta}")
+                f"offset delta {number} must be above the previous, "
+                f"{self._batch.last_offset_delta}")
         return number
 
     # ---- one record ----
