@@ -6,6 +6,7 @@ are None, fields that the version lacks keep their default.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hypothesis import strategies as st
@@ -75,7 +76,15 @@ def messages(
     unknown_tags: SearchStrategy[tuple[tuple[int, bytes], ...]] = UNKNOWN_TAGS,
 ) -> SearchStrategy[Any]:
     """Messages of a class with values in the fields that a version has."""
+    if overrides is None and unknown_tags is UNKNOWN_TAGS:
+        return _any_messages(cls.__name__, version)
     return _structs(layout_of(cls, version), overrides or {}, unknown_tags)
+
+
+@cache
+def _any_messages(name: str, version: int) -> SearchStrategy[Any]:
+    # Making a strategy takes longer than drawing from it.
+    return _structs(layout_of(message_class(name), version), {}, UNKNOWN_TAGS)
 
 
 def _structs(

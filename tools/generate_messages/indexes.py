@@ -58,29 +58,31 @@ def api_keys_source(files: list[SchemaFile]) -> str:
         "",
         "from __future__ import annotations",
         "",
-        "from millstream.protocol.api_traits import ApiTraits",
+        "from millstream.protocol.api_traits import ApiTraits, describe",
         "",
         "",
         "class ApiKey(ApiTraits):",
-        '    """Every API: key, name, versions (known, released, flexible), listeners, flags."""',
+        '    """Every API by its key."""',
         "",
     ]
-    for file in files:
-        if not file.api:
-            continue
-        request = file.messages[0]
-        facts = (
-            file.key,
-            file.api,
-            str(request.versions),
-            str(request.released),
-            str(request.flexible),
-            " ".join(file.listeners),
-            " ".join(file.flags),
-        )
-        shown = ", ".join(str(fact) if isinstance(fact, int) else f'"{fact}"' for fact in facts)
-        lines.append(f"    {upper_snake(file.api)} = {shown}")
-    return "\n".join(lines) + "\n"
+    apis = [file for file in files if file.api]
+    lines += [f"    {upper_snake(file.api)} = {file.key}" for file in apis]
+    lines += ["", "", "describe(", "    ApiKey,", "    {"]
+    lines += [f"        {file.key}: ({', '.join(_api_facts(file))})," for file in apis]
+    return "\n".join([*lines, "    },", ")"]) + "\n"
+
+
+def _api_facts(file: SchemaFile) -> list[str]:
+    request = file.messages[0]
+    facts = (
+        file.api,
+        request.versions,
+        request.released,
+        request.flexible,
+        " ".join(file.listeners),
+        " ".join(file.flags),
+    )
+    return [f'"{fact}"' for fact in facts]
 
 
 def record_types_source(files: list[SchemaFile]) -> str:

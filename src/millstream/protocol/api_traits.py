@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from millstream.protocol.notation import NO_VERSIONS, VersionRange
 
 if TYPE_CHECKING:
-    from typing import Self
+    from collections.abc import Mapping
 
     from millstream.protocol.message import Message
 
@@ -34,27 +34,6 @@ class ApiTraits(IntEnum):
     """Whether only members of the cluster may ask."""
     is_forwardable: bool
     """Whether a broker passes it on to the active controller in an Envelope."""
-
-    def __new__(
-        cls,
-        key: int,
-        api_name: str,
-        versions: str,
-        released: str,
-        flexible: str,
-        listeners: str,
-        flags: str,
-    ) -> Self:
-        member = int.__new__(cls, key)
-        member._value_ = key
-        member.api_name = api_name
-        member.versions = VersionRange.parse(versions)
-        member.released = VersionRange.parse(released)
-        member.flexible = VersionRange.parse(flexible)
-        member.listeners = frozenset(listeners.split())
-        member.needs_cluster_action = "cluster_action" in flags
-        member.is_forwardable = "forwardable" in flags
-        return member
 
     @property
     def is_removed(self) -> bool:
@@ -88,3 +67,17 @@ class ApiTraits(IntEnum):
         the broker speaks flexible versions at all.
         """
         return 1 if self.flexible.covers(version) and self.api_name != "ApiVersions" else 0
+
+
+def describe(
+    apis: type[ApiTraits], facts: Mapping[int, tuple[str, str, str, str, str, str]]
+) -> None:
+    """Give each member its facts: name, versions (known, released, flexible), listeners, flags."""
+    for api in apis:
+        api.api_name, versions, released, flexible, listeners, flags = facts[api]
+        api.versions = VersionRange.parse(versions)
+        api.released = VersionRange.parse(released)
+        api.flexible = VersionRange.parse(flexible)
+        api.listeners = frozenset(listeners.split())
+        api.needs_cluster_action = "cluster_action" in flags
+        api.is_forwardable = "forwardable" in flags

@@ -11,6 +11,7 @@ exception means "bad bytes"; `reference` then finds out which.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from millstream.protocol.layout import FieldLayout, StructLayout, default_of
@@ -19,7 +20,7 @@ from millstream.protocol.source import SourceWriter, StructCache
 from millstream.types import Uuid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from millstream.protocol.message import UnknownTags
     from millstream.protocol.notation import Field
@@ -39,9 +40,17 @@ FORMATS = {
 """The `struct` format of each fixed-size type."""
 
 
-def read_string_length(buffer: ReadableBuffer, position: int) -> tuple[int, int]:
-    """The length + 1 of a compact string that is longer than 126 bytes."""
+def read_length(buffer: ReadableBuffer, position: int) -> tuple[int, int]:
+    """The length + 1 of something that may not be null."""
     length, position = read_uvarint(buffer, position)
+    if length == 0:
+        raise ValueError(length)
+    return length, position
+
+
+def read_string_length(buffer: ReadableBuffer, position: int) -> tuple[int, int]:
+    """The length + 1 of a string that may not be null."""
+    length, position = read_length(buffer, position)
     if length > STRING_BYTES_MAX + 1:
         raise ValueError(length)
     return length, position
@@ -78,6 +87,7 @@ class DecoderCompiler:
                 "Uuid": Uuid,
                 "new": object.__new__,
                 "new_bytes": bytes.__new__,
+                "read_length": read_length,
                 "read_uvarint": read_uvarint,
                 "read_string_length": read_string_length,
                 "read_unknown_tags": read_unknown_tags,
@@ -166,41 +176,46 @@ class DecoderCompiler:
         self._run.clear()
         self._after_run.clear()
 
-    def _length(self, plain_format: str, *, is_compact: bool, reader: str) -> None:
-        """Read a length into `n`, with the run before it."""
-        self._run.append(("B" if is_compact else plain_format, "n"))
+    def _length(self, bound: FieldLayout, plain_format: str) -> None:
+        """Read a length into `n`, with the run before it; + 1 if it is compact.
+
+        If it may not be null, it is not: neither 0 (compact) nor negative.
+        """
+        self._run.append(("B" if bound.is_compact else plain_format, "n"))
         self._flush()
-        if is_compact:
-            with self._source.block("if n > 127:"):
-                self._source.line(f"n, p = {reader}(b, p - 1)")
+        if not bound.is_compact:
+            if not bound.is_nullable:
+                with self._source.block("if n < 0:"):
+                    self._source.line("raise ValueError(n)")
+            return
+        is_string = plain_format == "h"
+        with self._source.block("if n > 127:" if bound.is_nullable else "if not 0 < n < 128:"):
+            # Of what may be null, a length above 127 is not.
+            reader = "read_string_length" if is_string else "read_length"
+            self._source.line(f"n, p = {reader}(b, p - 1)")
 
     # Values that begin with a length.
 
     def _sized(self, bound: FieldLayout, target: str) -> None:
-        is_string = bound.field.type == "string"
-        self._length(
-            "h" if is_string else "i",
-            is_compact=bound.is_compact,
-            reader="read_string_length" if is_string else "read_uvarint",
-        )
-        self._unless_null(bound, target)
-        with self._source.block("else:"):
+        self._length(bound, "h" if bound.field.type == "string" else "i")
+        with self._unless_null(bound, target):
             self._source.line("q = p + n - 1" if bound.is_compact else "q = p + n")
             self._source.line(f"{target} = {self._slice(bound.field.type)}")
             self._source.line("p = q")
 
-    def _unless_null(self, bound: FieldLayout, target: str) -> None:
-        """Deal with a null, or a length below it; an `else:` must follow."""
-        null = "n == 0" if bound.is_compact else "n == -1"
-        if bound.is_nullable:
-            with self._source.block(f"if {null}:"):
-                self._source.line(f"{target} = None")
-            if not bound.is_compact:
-                with self._source.block("elif n < 0:"):
-                    self._source.line("raise ValueError(n)")
-        else:
-            with self._source.block("if n == 0:" if bound.is_compact else "if n < 0:"):
+    @contextmanager
+    def _unless_null(self, bound: FieldLayout, target: str) -> Iterator[None]:
+        """What is written inside happens if the value is not null."""
+        if not bound.is_nullable:
+            yield
+            return
+        with self._source.block("if n == 0:" if bound.is_compact else "if n == -1:"):
+            self._source.line(f"{target} = None")
+        if not bound.is_compact:
+            with self._source.block("elif n < 0:"):
                 self._source.line("raise ValueError(n)")
+        with self._source.block("else:"):
+            yield
 
     def _slice(self, type_name: str) -> str:
         if type_name == "records":
@@ -211,9 +226,8 @@ class DecoderCompiler:
     # Arrays and structs.
 
     def _array(self, bound: FieldLayout, target: str, depth: int) -> None:
-        self._length("i", is_compact=bound.is_compact, reader="read_uvarint")
-        self._unless_null(bound, target)
-        with self._source.block("else:"):
+        self._length(bound, "i")
+        with self._unless_null(bound, target):
             if bound.is_compact:
                 self._source.line("n -= 1")
             with self._source.block(f"if n * {bound.element_size_min} > e - p:"):
@@ -226,7 +240,7 @@ class DecoderCompiler:
             elif bound.field.type in FORMATS:
                 size = bound.element_size_min
                 cache = self._source.constant(UNPACKERS[bound.field.type], "A")
-                self._source.line(f"{target} = list({cache}[n](b, p))")
+                self._source.line(f"{target} = [*{cache}[n](b, p)]")
                 self._source.line(f"p += n * {size}" if size > 1 else "p += n")
             else:
                 self._elements(bound, target, depth)

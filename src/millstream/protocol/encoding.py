@@ -121,7 +121,11 @@ class EncoderCompiler:
             return f"({value} is not None and ({' or '.join(inner)}))"
         if field.type == "uuid":
             return f"{value} != Uuid.ZERO"
-        return f"{value} != {b'' if field.type == 'bytes' else field.default!r}"
+        return f"{value} != {self._literal(field)}"
+
+    @staticmethod
+    def _literal(field: Field) -> str:
+        return repr(b"" if field.type == "bytes" else field.default)
 
     def _field(self, bound: FieldLayout, value: str, depth: int) -> None:
         if bound.field.is_array:
@@ -240,16 +244,27 @@ class EncoderCompiler:
 
     def _tagged_section(self, layout: StructLayout, target: str, depth: int) -> None:
         unknown = f"{target}.unknown_tags"
+        short = self._packed("x") if self._run else "NO_TAGS"
         if layout.tagged:
-            self._known_tags(layout, target, depth)
-            return
-        tags = f"encode_tags((), {unknown}, NONE_RESERVED)"
-        if self._run:
-            short, long = self._packed("x"), f"{self._packed()} + {tags}"
+            # Mostly nothing is set; find that out before anything else.
+            unset = [self._is_unset(bound, f"{target}.{bound.name}") for bound in layout.tagged]
+            with self._source.block(f"if {' and '.join(unset)} and not {unknown}:"):
+                self._source.line(f"{self._append}({short})")
+            with self._source.block("else:"):
+                self._known_tags(layout, target, depth)
         else:
-            short, long = "NO_TAGS", tags
-        self._source.line(f"{self._append}({long} if {unknown} else {short})")
+            tags = f"encode_tags((), {unknown}, NONE_RESERVED)"
+            long = f"{self._packed()} + {tags}" if self._run else tags
+            self._source.line(f"{self._append}({long} if {unknown} else {short})")
         self._run.clear()
+
+    def _is_unset(self, bound: FieldLayout, value: str) -> str:
+        field = bound.field
+        if field.has_null_default or field.is_nested_struct:
+            return f"{value} is None"
+        if field.is_array:
+            return f"{value} == []"
+        return f"{value} == {'Uuid.ZERO' if field.type == 'uuid' else self._literal(field)}"
 
     def _known_tags(self, layout: StructLayout, target: str, depth: int) -> None:
         line, unknown = self._source.line, f"{target}.unknown_tags"

@@ -21,6 +21,16 @@ STRING_BYTES_MAX = 0x7FFF
 
 def read_uvarint(buffer: ReadableBuffer, position: int) -> tuple[int, int]:
     """An unsigned number of up to 32 bits, seven bits a byte, lowest first."""
+    try:
+        # Nearly all are lengths of one or two bytes.
+        value = buffer[position]
+        if value < 0x80:
+            return value, position + 1
+        second = buffer[position + 1]
+        if second < 0x80:
+            return value & 0x7F | second << 7, position + 2
+    except IndexError:
+        raise DecodeError("truncated inside a varint", position=position) from None
     value, end = _read_base128(buffer, position, 5)
     if value > UINT32_MAX:
         raise DecodeError("uvarint has more than 32 bits", position=position)
@@ -56,8 +66,8 @@ def _read_base128(buffer: ReadableBuffer, position: int, bytes_max: int) -> tupl
 
 def encode_uvarint(value: int) -> bytes:
     """See `read_uvarint`."""
-    if 0 <= value < 0x80:
-        return value.to_bytes(1, "big")
+    if 0x80 <= value < 0x4000:
+        return bytes((value & 0x7F | 0x80, value >> 7))
     if not 0 <= value <= UINT32_MAX:
         raise EncodeError(f"{value} is not an unsigned number of 32 bits")
     return _encode_base128(value)

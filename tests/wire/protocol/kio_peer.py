@@ -35,7 +35,7 @@ def kio_classes() -> dict[tuple[str, int], Any]:
             if inspect.isclass(value) and value.__module__ == info.name:
                 kind = getattr(value, "__type__", None)
                 if kind is not None and kind.name != "nested":
-                    found[name, int(value.__version__)] = value
+                    found[name, int(getattr(value, "__version__"))] = value  # noqa: B009
     return found
 
 
@@ -74,7 +74,8 @@ def read(cls: Any, encoded: bytes) -> tuple[Any, int]:
 def write(entity: Any) -> bytes:
     """kio's bytes of its own value."""
     out = io.BytesIO()
-    _writer(type(entity))(out, entity)
+    writer: Any = _writer
+    writer(type(entity))(out, entity)
     return out.getvalue()
 
 
@@ -106,6 +107,7 @@ def _is_default(field: dataclasses.Field[Any], value: Any) -> bool:
 
 # Where kio spells a name in another way, or has it from an older Kafka.
 _OUR_NAMES = {
+    "acceptable_recovery_lag": "acceptable_recovery_lag_legacy",
     "generation_id": "generation_id_or_member_epoch",
     "k_raft_version": "kraft_version",
     "k_raft_version_feature": "kraft_version_feature",
@@ -114,7 +116,7 @@ _OUR_NAMES = {
 
 def _ours(message: Any, name: str) -> Any:
     """kio drops the unit from the names of durations and instants, since their types have it."""
-    candidates = (name, f"{name}_ms", name.rstrip("_"), _OUR_NAMES.get(name, name))
+    candidates = (_OUR_NAMES.get(name, name), name, f"{name}_ms", name.rstrip("_"))
     return next(getattr(message, each) for each in candidates if hasattr(message, each))
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from millstream.protocol.message import Message
 from tests.strategies.messages import message_class, message_names, messages, versions_of
 from tests.wire.protocol import kio_peer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ALL_NAMES = sorted({name for name, _ in kio_peer.kio_classes()})
 
@@ -16,7 +21,9 @@ ALL_NAMES = sorted({name for name, _ in kio_peer.kio_classes()})
 COMPARED_MIN = 600
 
 
-def test_kio_has_enough_messages_to_be_a_witness() -> None:
+def test_kio_has_enough_messages_to_be_a_witness(
+    record_property: Callable[[str, object], None],
+) -> None:
     known = set(message_names())
     compared = [
         (name, version)
@@ -24,9 +31,19 @@ def test_kio_has_enough_messages_to_be_a_witness() -> None:
         if name in known and version in versions_of(message_class(name))
     ]
 
-    print(f"{len(compared)} message versions are compared with kio")
+    record_property("message versions compared with kio", len(compared))
     assert len(compared) >= COMPARED_MIN
     assert len(compared) == len(kio_peer.kio_classes()), "kio has versions that we lack"
+
+
+@cache
+def _strategy(name: str, version: int) -> st.SearchStrategy[Any]:
+    return messages(
+        message_class(name),
+        version,
+        overrides=kio_peer.overrides(),
+        unknown_tags=st.just(()),
+    )
 
 
 @pytest.mark.parametrize("name", ALL_NAMES)
@@ -41,11 +58,7 @@ def test_our_bytes_are_kios_bytes(name: str, data: st.DataObject) -> None:
         peer = kio_peer.kio_classes().get((name, version))
         if peer is None:
             continue
-        message: Message = data.draw(
-            messages(
-                cls, version, overrides=kio_peer.overrides(), unknown_tags=st.just(())
-            )
-        )
+        message = data.draw(_strategy(name, version))
 
         encoded = message.encode(version)
 

@@ -2,104 +2,206 @@
 
 from __future__ import annotations
 
-from millstream.protocol.api_traits import ApiTraits
+from millstream.protocol.api_traits import ApiTraits, describe
 
 
 class ApiKey(ApiTraits):
-    """Every API: key, name, versions (known, released, flexible), listeners, flags."""
+    """Every API by its key."""
 
-    PRODUCE = 0, "Produce", "3-13", "3-13", "9+", "broker", ""
-    FETCH = 1, "Fetch", "4-18", "4-18", "12+", "broker controller", ""
-    LIST_OFFSETS = 2, "ListOffsets", "1-11", "1-11", "6+", "broker", ""
-    METADATA = 3, "Metadata", "0-13", "0-13", "9+", "broker", ""
-    LEADER_AND_ISR = 4, "LeaderAndIsr", "none", "none", "none", "", "cluster_action"
-    STOP_REPLICA = 5, "StopReplica", "none", "none", "none", "", "cluster_action"
-    UPDATE_METADATA = 6, "UpdateMetadata", "none", "none", "none", "", "cluster_action"
-    CONTROLLED_SHUTDOWN = 7, "ControlledShutdown", "none", "none", "none", "", "cluster_action"
-    OFFSET_COMMIT = 8, "OffsetCommit", "2-10", "2-10", "8+", "broker", ""
-    OFFSET_FETCH = 9, "OffsetFetch", "1-10", "1-10", "6+", "broker", ""
-    FIND_COORDINATOR = 10, "FindCoordinator", "0-6", "0-6", "3+", "broker", ""
-    JOIN_GROUP = 11, "JoinGroup", "0-9", "0-9", "6+", "broker", ""
-    HEARTBEAT = 12, "Heartbeat", "0-4", "0-4", "4+", "broker", ""
-    LEAVE_GROUP = 13, "LeaveGroup", "0-5", "0-5", "4+", "broker", ""
-    SYNC_GROUP = 14, "SyncGroup", "0-5", "0-5", "4+", "broker", ""
-    DESCRIBE_GROUPS = 15, "DescribeGroups", "0-6", "0-6", "5+", "broker", ""
-    LIST_GROUPS = 16, "ListGroups", "0-5", "0-5", "3+", "broker", ""
-    SASL_HANDSHAKE = 17, "SaslHandshake", "0-1", "0-1", "none", "broker controller", ""
-    API_VERSIONS = 18, "ApiVersions", "0-5", "0-4", "3+", "broker controller", ""
-    CREATE_TOPICS = 19, "CreateTopics", "2-7", "2-7", "5+", "broker controller", "forwardable"
-    DELETE_TOPICS = 20, "DeleteTopics", "1-6", "1-6", "4+", "broker controller", "forwardable"
-    DELETE_RECORDS = 21, "DeleteRecords", "0-2", "0-2", "2+", "broker", ""
-    INIT_PRODUCER_ID = 22, "InitProducerId", "0-6", "0-5", "2+", "broker", ""
-    OFFSET_FOR_LEADER_EPOCH = 23, "OffsetForLeaderEpoch", "2-4", "2-4", "4+", "broker", ""
-    ADD_PARTITIONS_TO_TXN = 24, "AddPartitionsToTxn", "0-5", "0-5", "3+", "broker", ""
-    ADD_OFFSETS_TO_TXN = 25, "AddOffsetsToTxn", "0-4", "0-4", "3+", "broker", ""
-    END_TXN = 26, "EndTxn", "0-5", "0-5", "3+", "broker", ""
-    WRITE_TXN_MARKERS = 27, "WriteTxnMarkers", "1-2", "1-2", "1+", "broker", "cluster_action"
-    TXN_OFFSET_COMMIT = 28, "TxnOffsetCommit", "0-6", "0-5", "3+", "broker", ""
-    DESCRIBE_ACLS = 29, "DescribeAcls", "1-3", "1-3", "2+", "broker controller", ""
-    CREATE_ACLS = 30, "CreateAcls", "1-3", "1-3", "2+", "broker controller", "forwardable"
-    DELETE_ACLS = 31, "DeleteAcls", "1-3", "1-3", "2+", "broker controller", "forwardable"
-    DESCRIBE_CONFIGS = 32, "DescribeConfigs", "1-4", "1-4", "4+", "broker controller", ""
-    ALTER_CONFIGS = 33, "AlterConfigs", "0-2", "0-2", "2+", "broker controller", "forwardable"
-    ALTER_REPLICA_LOG_DIRS = 34, "AlterReplicaLogDirs", "1-2", "1-2", "2+", "broker", ""
-    DESCRIBE_LOG_DIRS = 35, "DescribeLogDirs", "1-5", "1-5", "2+", "broker", ""
-    SASL_AUTHENTICATE = 36, "SaslAuthenticate", "0-2", "0-2", "2+", "broker controller", ""
-    CREATE_PARTITIONS = 37, "CreatePartitions", "0-3", "0-3", "2+", "broker controller", "forwardable"
-    CREATE_DELEGATION_TOKEN = 38, "CreateDelegationToken", "1-3", "1-3", "2+", "broker controller", "forwardable"
-    RENEW_DELEGATION_TOKEN = 39, "RenewDelegationToken", "1-2", "1-2", "2+", "broker controller", "forwardable"
-    EXPIRE_DELEGATION_TOKEN = 40, "ExpireDelegationToken", "1-2", "1-2", "2+", "broker controller", "forwardable"
-    DESCRIBE_DELEGATION_TOKEN = 41, "DescribeDelegationToken", "1-3", "1-3", "2+", "broker controller", ""
-    DELETE_GROUPS = 42, "DeleteGroups", "0-3", "0-2", "2+", "broker", ""
-    ELECT_LEADERS = 43, "ElectLeaders", "0-2", "0-2", "2+", "broker controller", "forwardable"
-    INCREMENTAL_ALTER_CONFIGS = 44, "IncrementalAlterConfigs", "0-1", "0-1", "1+", "broker controller", "forwardable"
-    ALTER_PARTITION_REASSIGNMENTS = 45, "AlterPartitionReassignments", "0-1", "0-1", "0+", "broker controller", "forwardable"
-    LIST_PARTITION_REASSIGNMENTS = 46, "ListPartitionReassignments", "0", "0", "0+", "broker controller", "forwardable"
-    OFFSET_DELETE = 47, "OffsetDelete", "0", "0", "none", "broker", ""
-    DESCRIBE_CLIENT_QUOTAS = 48, "DescribeClientQuotas", "0-1", "0-1", "1+", "broker", ""
-    ALTER_CLIENT_QUOTAS = 49, "AlterClientQuotas", "0-1", "0-1", "1+", "broker controller", "forwardable"
-    DESCRIBE_USER_SCRAM_CREDENTIALS = 50, "DescribeUserScramCredentials", "0", "0", "0+", "broker controller", ""
-    ALTER_USER_SCRAM_CREDENTIALS = 51, "AlterUserScramCredentials", "0", "0", "0+", "broker controller", "forwardable"
-    VOTE = 52, "Vote", "0-2", "0-2", "0+", "controller", "cluster_action"
-    BEGIN_QUORUM_EPOCH = 53, "BeginQuorumEpoch", "0-1", "0-1", "1+", "controller", "cluster_action"
-    END_QUORUM_EPOCH = 54, "EndQuorumEpoch", "0-1", "0-1", "1+", "controller", "cluster_action"
-    DESCRIBE_QUORUM = 55, "DescribeQuorum", "0-2", "0-2", "0+", "broker controller", "cluster_action forwardable"
-    ALTER_PARTITION = 56, "AlterPartition", "2-3", "2-3", "0+", "controller", "cluster_action"
-    UPDATE_FEATURES = 57, "UpdateFeatures", "0-2", "0-2", "0+", "broker controller", "cluster_action forwardable"
-    ENVELOPE = 58, "Envelope", "0", "0", "0+", "controller", "cluster_action"
-    FETCH_SNAPSHOT = 59, "FetchSnapshot", "0-1", "0-1", "0+", "controller", ""
-    DESCRIBE_CLUSTER = 60, "DescribeCluster", "0-2", "0-2", "0+", "broker controller", ""
-    DESCRIBE_PRODUCERS = 61, "DescribeProducers", "0", "0", "0+", "broker", ""
-    BROKER_REGISTRATION = 62, "BrokerRegistration", "0-4", "0-4", "0+", "controller", "cluster_action"
-    BROKER_HEARTBEAT = 63, "BrokerHeartbeat", "0-2", "0-2", "0+", "controller", "cluster_action"
-    UNREGISTER_BROKER = 64, "UnregisterBroker", "0", "0", "0+", "broker controller", "forwardable"
-    DESCRIBE_TRANSACTIONS = 65, "DescribeTransactions", "0", "0", "0+", "broker", ""
-    LIST_TRANSACTIONS = 66, "ListTransactions", "0-2", "0-2", "0+", "broker", ""
-    ALLOCATE_PRODUCER_IDS = 67, "AllocateProducerIds", "0", "0", "0+", "controller", "cluster_action forwardable"
-    CONSUMER_GROUP_HEARTBEAT = 68, "ConsumerGroupHeartbeat", "0-1", "0-1", "0+", "broker", ""
-    CONSUMER_GROUP_DESCRIBE = 69, "ConsumerGroupDescribe", "0-1", "0-1", "0+", "broker", ""
-    CONTROLLER_REGISTRATION = 70, "ControllerRegistration", "0", "0", "0+", "controller", ""
-    GET_TELEMETRY_SUBSCRIPTIONS = 71, "GetTelemetrySubscriptions", "0", "0", "0+", "broker", ""
-    PUSH_TELEMETRY = 72, "PushTelemetry", "0", "0", "0+", "broker", ""
-    ASSIGN_REPLICAS_TO_DIRS = 73, "AssignReplicasToDirs", "0", "0", "0+", "controller", ""
-    LIST_CONFIG_RESOURCES = 74, "ListConfigResources", "0-1", "0-1", "0+", "broker", ""
-    DESCRIBE_TOPIC_PARTITIONS = 75, "DescribeTopicPartitions", "0", "0", "0+", "broker", ""
-    SHARE_GROUP_HEARTBEAT = 76, "ShareGroupHeartbeat", "1", "1", "0+", "broker", ""
-    SHARE_GROUP_DESCRIBE = 77, "ShareGroupDescribe", "1", "1", "0+", "broker", ""
-    SHARE_FETCH = 78, "ShareFetch", "1-2", "1-2", "0+", "broker", ""
-    SHARE_ACKNOWLEDGE = 79, "ShareAcknowledge", "1-2", "1-2", "0+", "broker", ""
-    ADD_RAFT_VOTER = 80, "AddRaftVoter", "0-1", "0-1", "0+", "controller broker", "forwardable"
-    REMOVE_RAFT_VOTER = 81, "RemoveRaftVoter", "0", "0", "0+", "controller broker", "forwardable"
-    UPDATE_RAFT_VOTER = 82, "UpdateRaftVoter", "0", "0", "0+", "controller", ""
-    INITIALIZE_SHARE_GROUP_STATE = 83, "InitializeShareGroupState", "0", "0", "0+", "broker", "cluster_action"
-    READ_SHARE_GROUP_STATE = 84, "ReadShareGroupState", "0", "0", "0+", "broker", "cluster_action"
-    WRITE_SHARE_GROUP_STATE = 85, "WriteShareGroupState", "0-1", "0-1", "0+", "broker", "cluster_action"
-    DELETE_SHARE_GROUP_STATE = 86, "DeleteShareGroupState", "0", "0", "0+", "broker", "cluster_action"
-    READ_SHARE_GROUP_STATE_SUMMARY = 87, "ReadShareGroupStateSummary", "0-1", "0-1", "0+", "broker", "cluster_action"
-    STREAMS_GROUP_HEARTBEAT = 88, "StreamsGroupHeartbeat", "0-1", "0", "0+", "broker", ""
-    STREAMS_GROUP_DESCRIBE = 89, "StreamsGroupDescribe", "0-1", "0", "0+", "broker", ""
-    DESCRIBE_SHARE_GROUP_OFFSETS = 90, "DescribeShareGroupOffsets", "0-1", "0-1", "0+", "broker", ""
-    ALTER_SHARE_GROUP_OFFSETS = 91, "AlterShareGroupOffsets", "0", "0", "0+", "broker", ""
-    DELETE_SHARE_GROUP_OFFSETS = 92, "DeleteShareGroupOffsets", "0", "0", "0+", "broker", ""
-    STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE = 93, "StreamsGroupTopologyDescriptionUpdate", "0", "none", "0+", "broker", ""
-    UNREGISTER_CONTROLLER = 94, "UnregisterController", "0", "none", "0+", "broker controller", "forwardable"
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    LEADER_AND_ISR = 4
+    STOP_REPLICA = 5
+    UPDATE_METADATA = 6
+    CONTROLLED_SHUTDOWN = 7
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
+    FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
+    DESCRIBE_GROUPS = 15
+    LIST_GROUPS = 16
+    SASL_HANDSHAKE = 17
+    API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
+    DELETE_RECORDS = 21
+    INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
+    ADD_PARTITIONS_TO_TXN = 24
+    ADD_OFFSETS_TO_TXN = 25
+    END_TXN = 26
+    WRITE_TXN_MARKERS = 27
+    TXN_OFFSET_COMMIT = 28
+    DESCRIBE_ACLS = 29
+    CREATE_ACLS = 30
+    DELETE_ACLS = 31
+    DESCRIBE_CONFIGS = 32
+    ALTER_CONFIGS = 33
+    ALTER_REPLICA_LOG_DIRS = 34
+    DESCRIBE_LOG_DIRS = 35
+    SASL_AUTHENTICATE = 36
+    CREATE_PARTITIONS = 37
+    CREATE_DELEGATION_TOKEN = 38
+    RENEW_DELEGATION_TOKEN = 39
+    EXPIRE_DELEGATION_TOKEN = 40
+    DESCRIBE_DELEGATION_TOKEN = 41
+    DELETE_GROUPS = 42
+    ELECT_LEADERS = 43
+    INCREMENTAL_ALTER_CONFIGS = 44
+    ALTER_PARTITION_REASSIGNMENTS = 45
+    LIST_PARTITION_REASSIGNMENTS = 46
+    OFFSET_DELETE = 47
+    DESCRIBE_CLIENT_QUOTAS = 48
+    ALTER_CLIENT_QUOTAS = 49
+    DESCRIBE_USER_SCRAM_CREDENTIALS = 50
+    ALTER_USER_SCRAM_CREDENTIALS = 51
+    VOTE = 52
+    BEGIN_QUORUM_EPOCH = 53
+    END_QUORUM_EPOCH = 54
+    DESCRIBE_QUORUM = 55
+    ALTER_PARTITION = 56
+    UPDATE_FEATURES = 57
+    ENVELOPE = 58
+    FETCH_SNAPSHOT = 59
+    DESCRIBE_CLUSTER = 60
+    DESCRIBE_PRODUCERS = 61
+    BROKER_REGISTRATION = 62
+    BROKER_HEARTBEAT = 63
+    UNREGISTER_BROKER = 64
+    DESCRIBE_TRANSACTIONS = 65
+    LIST_TRANSACTIONS = 66
+    ALLOCATE_PRODUCER_IDS = 67
+    CONSUMER_GROUP_HEARTBEAT = 68
+    CONSUMER_GROUP_DESCRIBE = 69
+    CONTROLLER_REGISTRATION = 70
+    GET_TELEMETRY_SUBSCRIPTIONS = 71
+    PUSH_TELEMETRY = 72
+    ASSIGN_REPLICAS_TO_DIRS = 73
+    LIST_CONFIG_RESOURCES = 74
+    DESCRIBE_TOPIC_PARTITIONS = 75
+    SHARE_GROUP_HEARTBEAT = 76
+    SHARE_GROUP_DESCRIBE = 77
+    SHARE_FETCH = 78
+    SHARE_ACKNOWLEDGE = 79
+    ADD_RAFT_VOTER = 80
+    REMOVE_RAFT_VOTER = 81
+    UPDATE_RAFT_VOTER = 82
+    INITIALIZE_SHARE_GROUP_STATE = 83
+    READ_SHARE_GROUP_STATE = 84
+    WRITE_SHARE_GROUP_STATE = 85
+    DELETE_SHARE_GROUP_STATE = 86
+    READ_SHARE_GROUP_STATE_SUMMARY = 87
+    STREAMS_GROUP_HEARTBEAT = 88
+    STREAMS_GROUP_DESCRIBE = 89
+    DESCRIBE_SHARE_GROUP_OFFSETS = 90
+    ALTER_SHARE_GROUP_OFFSETS = 91
+    DELETE_SHARE_GROUP_OFFSETS = 92
+    STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE = 93
+    UNREGISTER_CONTROLLER = 94
+
+
+describe(
+    ApiKey,
+    {
+        0: ("Produce", "3-13", "3-13", "9+", "broker", ""),
+        1: ("Fetch", "4-18", "4-18", "12+", "broker controller", ""),
+        2: ("ListOffsets", "1-11", "1-11", "6+", "broker", ""),
+        3: ("Metadata", "0-13", "0-13", "9+", "broker", ""),
+        4: ("LeaderAndIsr", "none", "none", "none", "", "cluster_action"),
+        5: ("StopReplica", "none", "none", "none", "", "cluster_action"),
+        6: ("UpdateMetadata", "none", "none", "none", "", "cluster_action"),
+        7: ("ControlledShutdown", "none", "none", "none", "", "cluster_action"),
+        8: ("OffsetCommit", "2-10", "2-10", "8+", "broker", ""),
+        9: ("OffsetFetch", "1-10", "1-10", "6+", "broker", ""),
+        10: ("FindCoordinator", "0-6", "0-6", "3+", "broker", ""),
+        11: ("JoinGroup", "0-9", "0-9", "6+", "broker", ""),
+        12: ("Heartbeat", "0-4", "0-4", "4+", "broker", ""),
+        13: ("LeaveGroup", "0-5", "0-5", "4+", "broker", ""),
+        14: ("SyncGroup", "0-5", "0-5", "4+", "broker", ""),
+        15: ("DescribeGroups", "0-6", "0-6", "5+", "broker", ""),
+        16: ("ListGroups", "0-5", "0-5", "3+", "broker", ""),
+        17: ("SaslHandshake", "0-1", "0-1", "none", "broker controller", ""),
+        18: ("ApiVersions", "0-5", "0-4", "3+", "broker controller", ""),
+        19: ("CreateTopics", "2-7", "2-7", "5+", "broker controller", "forwardable"),
+        20: ("DeleteTopics", "1-6", "1-6", "4+", "broker controller", "forwardable"),
+        21: ("DeleteRecords", "0-2", "0-2", "2+", "broker", ""),
+        22: ("InitProducerId", "0-6", "0-5", "2+", "broker", ""),
+        23: ("OffsetForLeaderEpoch", "2-4", "2-4", "4+", "broker", ""),
+        24: ("AddPartitionsToTxn", "0-5", "0-5", "3+", "broker", ""),
+        25: ("AddOffsetsToTxn", "0-4", "0-4", "3+", "broker", ""),
+        26: ("EndTxn", "0-5", "0-5", "3+", "broker", ""),
+        27: ("WriteTxnMarkers", "1-2", "1-2", "1+", "broker", "cluster_action"),
+        28: ("TxnOffsetCommit", "0-6", "0-5", "3+", "broker", ""),
+        29: ("DescribeAcls", "1-3", "1-3", "2+", "broker controller", ""),
+        30: ("CreateAcls", "1-3", "1-3", "2+", "broker controller", "forwardable"),
+        31: ("DeleteAcls", "1-3", "1-3", "2+", "broker controller", "forwardable"),
+        32: ("DescribeConfigs", "1-4", "1-4", "4+", "broker controller", ""),
+        33: ("AlterConfigs", "0-2", "0-2", "2+", "broker controller", "forwardable"),
+        34: ("AlterReplicaLogDirs", "1-2", "1-2", "2+", "broker", ""),
+        35: ("DescribeLogDirs", "1-5", "1-5", "2+", "broker", ""),
+        36: ("SaslAuthenticate", "0-2", "0-2", "2+", "broker controller", ""),
+        37: ("CreatePartitions", "0-3", "0-3", "2+", "broker controller", "forwardable"),
+        38: ("CreateDelegationToken", "1-3", "1-3", "2+", "broker controller", "forwardable"),
+        39: ("RenewDelegationToken", "1-2", "1-2", "2+", "broker controller", "forwardable"),
+        40: ("ExpireDelegationToken", "1-2", "1-2", "2+", "broker controller", "forwardable"),
+        41: ("DescribeDelegationToken", "1-3", "1-3", "2+", "broker controller", ""),
+        42: ("DeleteGroups", "0-3", "0-2", "2+", "broker", ""),
+        43: ("ElectLeaders", "0-2", "0-2", "2+", "broker controller", "forwardable"),
+        44: ("IncrementalAlterConfigs", "0-1", "0-1", "1+", "broker controller", "forwardable"),
+        45: ("AlterPartitionReassignments", "0-1", "0-1", "0+", "broker controller", "forwardable"),
+        46: ("ListPartitionReassignments", "0", "0", "0+", "broker controller", "forwardable"),
+        47: ("OffsetDelete", "0", "0", "none", "broker", ""),
+        48: ("DescribeClientQuotas", "0-1", "0-1", "1+", "broker", ""),
+        49: ("AlterClientQuotas", "0-1", "0-1", "1+", "broker controller", "forwardable"),
+        50: ("DescribeUserScramCredentials", "0", "0", "0+", "broker controller", ""),
+        51: ("AlterUserScramCredentials", "0", "0", "0+", "broker controller", "forwardable"),
+        52: ("Vote", "0-2", "0-2", "0+", "controller", "cluster_action"),
+        53: ("BeginQuorumEpoch", "0-1", "0-1", "1+", "controller", "cluster_action"),
+        54: ("EndQuorumEpoch", "0-1", "0-1", "1+", "controller", "cluster_action"),
+        55: ("DescribeQuorum", "0-2", "0-2", "0+", "broker controller", "cluster_action forwardable"),
+        56: ("AlterPartition", "2-3", "2-3", "0+", "controller", "cluster_action"),
+        57: ("UpdateFeatures", "0-2", "0-2", "0+", "broker controller", "cluster_action forwardable"),
+        58: ("Envelope", "0", "0", "0+", "controller", "cluster_action"),
+        59: ("FetchSnapshot", "0-1", "0-1", "0+", "controller", ""),
+        60: ("DescribeCluster", "0-2", "0-2", "0+", "broker controller", ""),
+        61: ("DescribeProducers", "0", "0", "0+", "broker", ""),
+        62: ("BrokerRegistration", "0-4", "0-4", "0+", "controller", "cluster_action"),
+        63: ("BrokerHeartbeat", "0-2", "0-2", "0+", "controller", "cluster_action"),
+        64: ("UnregisterBroker", "0", "0", "0+", "broker controller", "forwardable"),
+        65: ("DescribeTransactions", "0", "0", "0+", "broker", ""),
+        66: ("ListTransactions", "0-2", "0-2", "0+", "broker", ""),
+        67: ("AllocateProducerIds", "0", "0", "0+", "controller", "cluster_action forwardable"),
+        68: ("ConsumerGroupHeartbeat", "0-1", "0-1", "0+", "broker", ""),
+        69: ("ConsumerGroupDescribe", "0-1", "0-1", "0+", "broker", ""),
+        70: ("ControllerRegistration", "0", "0", "0+", "controller", ""),
+        71: ("GetTelemetrySubscriptions", "0", "0", "0+", "broker", ""),
+        72: ("PushTelemetry", "0", "0", "0+", "broker", ""),
+        73: ("AssignReplicasToDirs", "0", "0", "0+", "controller", ""),
+        74: ("ListConfigResources", "0-1", "0-1", "0+", "broker", ""),
+        75: ("DescribeTopicPartitions", "0", "0", "0+", "broker", ""),
+        76: ("ShareGroupHeartbeat", "1", "1", "0+", "broker", ""),
+        77: ("ShareGroupDescribe", "1", "1", "0+", "broker", ""),
+        78: ("ShareFetch", "1-2", "1-2", "0+", "broker", ""),
+        79: ("ShareAcknowledge", "1-2", "1-2", "0+", "broker", ""),
+        80: ("AddRaftVoter", "0-1", "0-1", "0+", "controller broker", "forwardable"),
+        81: ("RemoveRaftVoter", "0", "0", "0+", "controller broker", "forwardable"),
+        82: ("UpdateRaftVoter", "0", "0", "0+", "controller", ""),
+        83: ("InitializeShareGroupState", "0", "0", "0+", "broker", "cluster_action"),
+        84: ("ReadShareGroupState", "0", "0", "0+", "broker", "cluster_action"),
+        85: ("WriteShareGroupState", "0-1", "0-1", "0+", "broker", "cluster_action"),
+        86: ("DeleteShareGroupState", "0", "0", "0+", "broker", "cluster_action"),
+        87: ("ReadShareGroupStateSummary", "0-1", "0-1", "0+", "broker", "cluster_action"),
+        88: ("StreamsGroupHeartbeat", "0-1", "0", "0+", "broker", ""),
+        89: ("StreamsGroupDescribe", "0-1", "0", "0+", "broker", ""),
+        90: ("DescribeShareGroupOffsets", "0-1", "0-1", "0+", "broker", ""),
+        91: ("AlterShareGroupOffsets", "0", "0", "0+", "broker", ""),
+        92: ("DeleteShareGroupOffsets", "0", "0", "0+", "broker", ""),
+        93: ("StreamsGroupTopologyDescriptionUpdate", "0", "none", "0+", "broker", ""),
+        94: ("UnregisterController", "0", "none", "0+", "broker controller", "forwardable"),
+    },
+)
