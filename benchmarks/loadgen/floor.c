@@ -1,0 +1,150 @@
+/* The floor: the system calls a broker needs to receive frames and answer them, nothing else.
+ *
+ *   floor ANSWER_BYTES [FILE FILE_BYTES]
+ *
+ * Answers every frame with ANSWER_BYTES zeros and, if a file is given, FILE_BYTES of it by
+ * sendfile. Prints its port, runs until its standard input ends.
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { BUFFER_BYTES = 256 * 1024, PENDING_MAX = 1 << 20 };
+
+typedef struct {
+    int fd;
+    uint8_t *buffer;
+    size_t capacity, start, end;
+} Connection;
+
+static uint8_t answers[PENDING_MAX];
+static size_t answer_bytes, file_bytes;
+static int file_fd = -1;
+
+static void wait_writable(int fd) {
+    struct pollfd waiter = {.fd = fd, .events = POLLOUT};
+    poll(&waiter, 1, 5000);
+}
+
+static void send_all(int fd, size_t count, int flags) {
+    for (size_t sent = 0; sent < count;) {
+        ssize_t n = send(fd, answers, count - sent, flags | MSG_NOSIGNAL);
+        if (n > 0) sent += n;
+        else if (errno == EAGAIN) wait_writable(fd);
+        else return;
+    }
+}
+
+static void answer(int fd, size_t frames) {
+    if (file_fd < 0) {
+        send_all(fd, frames * answer_bytes, 0);
+        return;
+    }
+    for (; frames; frames--) {
+        send_all(fd, answer_bytes, MSG_MORE);
+        off_t position = 0;
+        while ((size_t)position < file_bytes) {
+            ssize_t n = sendfile(fd, file_fd, &position, file_bytes - position);
+            if (n < 0 && errno == EAGAIN) wait_writable(fd);
+            else if (n <= 0) return;
+        }
+    }
+}
+
+static void make_room(Connection *c, size_t frame) {
+    size_t rest = c->end - c->start;
+    if (frame > c->capacity) {
+        uint8_t *larger = malloc(frame);
+        memcpy(larger, c->buffer + c->start, rest);
+        free(c->buffer);
+        c->buffer = larger;
+        c->capacity = frame;
+    } else {
+        memmove(c->buffer, c->buffer + c->start, rest);
+    }
+    c->start = 0;
+    c->end = rest;
+}
+
+static int serve(Connection *c) {
+    ssize_t n = recv(c->fd, c->buffer + c->end, c->capacity - c->end, 0);
+    if (n <= 0) return n < 0 && errno == EAGAIN;
+    c->end += n;
+    size_t frames = 0;
+    while (c->end - c->start >= 4) {
+        uint32_t size;
+        memcpy(&size, c->buffer + c->start, 4);
+        size_t frame = 4 + (size_t)ntohl(size);
+        if (c->end - c->start < frame) {
+            if (c->start + frame > c->capacity) make_room(c, frame);
+            break;
+        }
+        c->start += frame;
+        frames++;
+    }
+    if (frames) answer(c->fd, frames);
+    if (c->start == c->end) c->start = c->end = 0;
+    else if (c->end == c->capacity) make_room(c, 0);
+    return 1;
+}
+
+static void add(int epoll_fd, int fd, void *context) {
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = context};
+    epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event);
+}
+
+static void accept_one(int epoll_fd, int listener) {
+    int one = 1;
+    Connection *c = calloc(1, sizeof *c);
+    c->fd = accept4(listener, 0, 0, SOCK_NONBLOCK);
+    setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    c->capacity = BUFFER_BYTES;
+    c->buffer = malloc(c->capacity);
+    add(epoll_fd, c->fd, c);
+}
+
+int main(int argc, char **argv) {
+    static Connection control;
+    answer_bytes = argc > 1 ? atol(argv[1]) : 8;
+    if (argc > 3) {
+        file_fd = open(argv[2], O_RDONLY);
+        file_bytes = atol(argv[3]);
+    }
+    int listener = socket(AF_INET, SOCK_STREAM, 0), epoll_fd = epoll_create1(0);
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof address;
+    bind(listener, (struct sockaddr *)&address, length);
+    listen(listener, 128);
+    getsockname(listener, (struct sockaddr *)&address, &length);
+    printf("%d\n", ntohs(address.sin_port));
+    fflush(stdout);
+    add(epoll_fd, listener, NULL);
+    add(epoll_fd, STDIN_FILENO, &control);
+    for (;;) {
+        struct epoll_event events[64];
+        int ready = epoll_wait(epoll_fd, events, 64, -1);
+        for (int i = 0; i < ready; i++) {
+            Connection *c = events[i].data.ptr;
+            if (c == &control) return 0;
+            if (c == NULL) accept_one(epoll_fd, listener);
+            else if (!serve(c)) {
+                close(c->fd);
+                free(c->buffer);
+                free(c);
+            }
+        }
+    }
+}

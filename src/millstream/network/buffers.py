@@ -1,0 +1,71 @@
+"""Memory that frames are received into: one buffer for everybody, and a pool for large frames.
+
+A read and the handling of what it brought happen without a pause between them, so all connections
+of a processor share one buffer; five thousand idle ones hold none. A connection borrows a buffer
+of its own from the pool only while a frame is too large to be carried from read to read.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+SHARED_BUFFER_BYTES: Final = 256 * 1024
+CARRIED_BYTES_MAX: Final = 32 * 1024
+"""The rest of a frame up to this size is copied into the shared buffer at the next read."""
+KEPT_BYTES_MAX: Final = 32 * 1024 * 1024
+KEPT_BUFFERS_MAX: Final = 32
+_GRAIN_BYTES: Final = 16 * 1024
+_GROWTH: Final = 4
+
+
+def growth_bytes(frame_bytes: int, received_bytes: int) -> int:
+    """How large a buffer to give to a frame of which so much has arrived.
+
+    A peer makes us allocate four times what it has sent, whatever size it claims; a buffer that
+    is outgrown is copied, which at this factor costs a third of the frame at most.
+    """
+    wanted = min(frame_bytes, max(received_bytes * _GROWTH, _GRAIN_BYTES))
+    return -(-wanted // _GRAIN_BYTES) * _GRAIN_BYTES
+
+
+class BufferPool:
+    """Buffers for large frames. Fresh memory costs ten times used memory, so some is kept."""
+
+    __slots__ = ("_free", "_free_bytes", "loaned_bytes")
+
+    def __init__(self) -> None:
+        self._free: list[memoryview] = []
+        self._free_bytes = 0
+        self.loaned_bytes = 0
+
+    def take(self, size: int) -> memoryview:
+        """A writable buffer of at least `size` bytes with anything in it."""
+        free = self._free
+        for index in range(len(free) - 1, -1, -1):
+            if size <= len(free[index]) <= 2 * size:
+                buffer = free.pop(index)
+                self._free_bytes -= len(buffer)
+                break
+        else:
+            buffer = memoryview(bytearray(size))
+        self.loaned_bytes += len(buffer)
+        return buffer
+
+    def give_back(self, buffer: memoryview) -> None:
+        """Return a buffer nobody refers to any more; the oldest ones are let go."""
+        self.loaned_bytes -= len(buffer)
+        if len(buffer) > KEPT_BYTES_MAX:
+            return
+        self._free.append(buffer)
+        self._free_bytes += len(buffer)
+        while self._free_bytes > KEPT_BYTES_MAX or len(self._free) > KEPT_BUFFERS_MAX:
+            self._free_bytes -= len(self._free.pop(0))
+
+    def write_off(self, buffer: memoryview) -> None:
+        """Forget a buffer whose bytes a request retains."""
+        self.loaned_bytes -= len(buffer)
+
+    @property
+    def may_linger(self) -> bool:
+        """Whether a connection may keep its buffer in the hope of another large frame."""
+        return self.loaned_bytes <= KEPT_BYTES_MAX

@@ -1,0 +1,419 @@
+"""One client connection: bytes in, frames cut, handlers called, answers out in order.
+
+`KafkaChannel` is the asyncio protocol of a connection; an `Acceptor` makes it, a `Processor` owns
+it. Per read it makes one pass over all complete frames and one write for their answers. It holds
+no timer and, between frames, no buffer: an idle connection costs memory of its own size only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final, cast
+
+from millstream.errors import ProtocolError
+from millstream.network import preamble
+from millstream.network.endpoint import host_and_port
+from millstream.network.header import (
+    FRAME_SIZE_BYTES,
+    REQUEST_BYTES_MIN,
+    body_start,
+    unpack_header,
+)
+from millstream.network.liveness import NEVER_MS, Expiry, Liveness
+from millstream.network.log_limiter import logger
+from millstream.network.receiver import Receiver
+from millstream.network.request import (
+    CLOSE,
+    NO_RESPONSE,
+    PENDING,
+    Connection,
+    Outcome,
+    Request,
+    Response,
+)
+from millstream.network.request_channel import InFlight, Mute
+from millstream.network.senders import Sender, SocketSender, TransportSender
+
+if TYPE_CHECKING:
+    import socket
+
+    from millstream.network.processor import ListenerService, Processor
+    from millstream.network.request import ResponsePart
+
+
+_CLOSING: Final = Mute.CLOSING.value
+
+
+class KafkaChannel(Connection, asyncio.BufferedProtocol):
+    """The broker's end of one connection."""
+
+    __slots__ = (
+        "_handle",
+        "_has_parts",
+        "_header_versions",
+        "_in_flight",
+        "_is_handling",
+        "_is_paused",
+        "_muted",
+        "_out",
+        "_processor",
+        "_receiver",
+        "_sender",
+        "_size_max",
+        "_socket",
+        "_transport",
+        "is_turn_due",
+        "liveness",
+        "wake_at_ms",
+    )
+
+    def __init__(
+        self,
+        processor: Processor,
+        service: ListenerService,
+        sock: socket.socket,
+        connection_id: int,
+    ) -> None:
+        endpoint = service.endpoint
+        super().__init__(endpoint.listener_name, endpoint.security_protocol, connection_id)
+        self._processor = processor
+        self._handle = service.handle
+        self._header_versions = service.header_versions
+        self._size_max = processor.config.socket_request_max_bytes
+        self._socket = sock
+        self._transport: asyncio.Transport | None = None
+        self._sender: Sender | None = None
+        self._receiver = Receiver(processor)
+        self._in_flight = InFlight(processor.requests)
+        self._out: list[ResponsePart] = []
+        self._has_parts = False
+        self._is_handling = False
+        self._is_paused = False
+        self._muted = 0
+        self.is_turn_due = False
+        self.liveness = Liveness(processor.config, processor.clock.monotonic_ms())
+        self.wake_at_ms = 0
+
+    # The loop's side.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The connection is ready, after the TLS handshake if there is one."""
+        self._transport = cast("asyncio.Transport", transport)
+        if self.security_protocol.is_encrypted:
+            self._sender = TransportSender(self, self._transport)
+        else:
+            self._sender = SocketSender(self, self._processor.loop, self._socket)
+        self._processor.channel_opened(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection is gone, whoever ended it; what waits for it is dropped."""
+        self.is_open = False
+        self._muted |= _CLOSING
+        if self._sender is not None:
+            self._sender.close()
+        self._receiver.close()
+        self._in_flight.drop()
+        self._out.clear()
+        self._processor.channel_closed(self)
+        self._transport = None
+
+    def eof_received(self) -> bool:
+        """The peer will send no more: as Kafka does, take it as its goodbye."""
+        return False
+
+    def pause_writing(self) -> None:
+        """The transport's buffer is full."""
+        if self._sender is not None:
+            self._sender.pause()
+
+    def resume_writing(self) -> None:
+        """The transport's buffer has drained."""
+        if self._sender is not None:
+            self._sender.resume()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the next read goes."""
+        return self._receiver.space()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Handle every complete frame of what was read."""
+        processor = self._processor
+        processor.bytes_in += nbytes
+        self.liveness.last_active_ms = processor.clock.monotonic_ms()
+        self._receiver.received(nbytes)
+        self._handle_received()
+
+    # Requests.
+
+    def _handle_received(self) -> None:
+        self._is_handling = True
+        try:
+            self._handle_frames()
+        except ProtocolError as error:
+            self._reject("malformed request", str(error))
+        except Exception:
+            logger.exception("A request handler failed; closing the connection from %s", self)
+            # Nobody knows what the handler left running with the bytes.
+            self._receiver.buffer_is_retained = True
+            self._give_up()
+        self._is_handling = False
+        if not self._muted & _CLOSING and not self._receiver.keep_rest():
+            self._wait_for_memory()
+        self._flush()
+
+    def _handle_frames(self) -> None:
+        receiver = self._receiver
+        buffer, start, end = receiver.buffer, receiver.start, receiver.end
+        header_versions = self._header_versions
+        size_max = self._size_max
+        received_ms = self.liveness.last_active_ms
+        handle = self._handle
+        count = 0
+        try:
+            while end - start >= 14 and not self._muted:
+                size, api, correlation_id, client_id_length = unpack_header(buffer, start)
+                frame_end = start + 4 + size
+                if frame_end > end or not 10 <= size <= size_max:
+                    break
+                body = start + 14
+                if client_id_length > 0:
+                    body += client_id_length
+                elif client_id_length < -1:
+                    body = frame_end + 1
+                version = header_versions.get(api)
+                # One byte 0, no tagged fields, ends nearly every header of version 2.
+                if version == 2 and body < frame_end and buffer[body] == 0:
+                    body += 1
+                elif version != 1 or body > frame_end:
+                    body = body_start(buffer, start, frame_end, header_versions)
+                request = Request(
+                    self,
+                    buffer,
+                    start + 4,
+                    body,
+                    frame_end,
+                    api >> 16,
+                    api & 0xFFFF,
+                    correlation_id,
+                    client_id_length,
+                    received_ms,
+                )
+                start = frame_end
+                count += 1
+                response = handle(request)
+                if response.__class__ is bytes and not self._in_flight and not request.is_retained:
+                    self._out.append(response)
+                else:
+                    self._settle(request, response)
+        finally:
+            receiver.start = start
+            self._processor.requests_received += count
+        if end - start >= FRAME_SIZE_BYTES and not self._muted:
+            self._check_size(buffer, start, end)
+
+    def _settle(self, request: Request, response: Response | Outcome) -> None:
+        """Everything but a plain answer to a request with none waiting before it."""
+        if request.is_retained:
+            self._receiver.buffer_is_retained = True
+        if response is NO_RESPONSE:
+            return
+        if response is CLOSE:
+            self._stop_reading()
+        if response is not PENDING and not self._in_flight:
+            self._emit(response)
+            return
+        if response is not PENDING:
+            request.response = response
+        self._in_flight.add(request)
+        if request.is_retained and self._processor.requests.is_full:
+            self._wait_for_memory()
+        if len(self._in_flight) >= self._processor.config.in_flight_requests_max:
+            self._mute(Mute.IN_FLIGHT)
+
+    def _check_size(self, buffer: memoryview, start: int, end: int) -> None:
+        """Whether the frame whose rest has yet to come may come at all."""
+        size = int.from_bytes(buffer[start : start + FRAME_SIZE_BYTES], "big", signed=True)
+        if REQUEST_BYTES_MIN <= size <= self._size_max:
+            return
+        first_bytes = bytes(buffer[start : min(end, start + 8)])
+        self._reject(*preamble.describe(first_bytes, size, self._size_max))
+
+    def _reject(self, kind: str, reason: str) -> None:
+        self._processor.requests_rejected += 1
+        self._processor.log.warning(kind, "Closed the connection from %s: %s", self, reason)
+        self._give_up()
+
+    # Responses.
+
+    @property
+    def was_connected(self) -> bool:
+        """Whether it ever became ready."""
+        return self._sender is not None
+
+    @property
+    def bytes_sent(self) -> int:
+        """What this connection was sent so far."""
+        return self._sender.bytes_sent if self._sender is not None else 0
+
+    def answered(self, request: Request) -> None:
+        """Send the response when its turn has come; together with others of this turn."""
+        if self._in_flight.is_head_answered and not self._is_handling:
+            self._processor.turn_soon(self)
+
+    def turn(self) -> None:
+        """Send the responses that are due, then go on where a mute made us stop."""
+        self.is_turn_due = False
+        self._flush()
+        if self._is_paused and not self._muted:
+            self._resume()
+
+    def _flush(self) -> None:
+        if not self.is_open:
+            return
+        if self._in_flight:
+            self._emit_answered()
+        if self._out:
+            sender = self._sender
+            assert sender is not None
+            out, self._out = self._out, []
+            if self._has_parts:
+                self._has_parts = False
+                sender.send_parts(out)
+            else:
+                data = cast("list[bytes]", out)
+                sender.send_bytes(data[0] if len(data) == 1 else b"".join(data))
+            if sender.is_blocked:
+                self._output_blocked(sender)
+        if self._muted & _CLOSING:
+            self._close_if_done()
+
+    def _emit_answered(self) -> None:
+        in_flight = self._in_flight
+        while in_flight.is_head_answered:
+            self._emit(in_flight.take_answer())
+        if len(in_flight) < self._processor.config.in_flight_requests_max:
+            self._unmute(Mute.IN_FLIGHT)
+
+    def _emit(self, response: Response | Outcome) -> None:
+        if isinstance(response, bytes):
+            self._out.append(response)
+        elif isinstance(response, list):
+            self._has_parts = True
+            self._out.extend(response)
+        elif response is CLOSE:
+            self._give_up()
+
+    def _output_blocked(self, sender: Sender) -> None:
+        if sender.is_congested:
+            self._mute(Mute.OUTPUT)
+        self.liveness.note_progress(sender.bytes_sent, self._processor.clock.monotonic_ms())
+        self._processor.wake_at(self, self.liveness.stall_deadline_ms)
+
+    def output_drained(self) -> None:
+        """The peer took its responses: go on."""
+        if self.is_open:
+            self.liveness.last_active_ms = self._processor.clock.monotonic_ms()
+            self._unmute(Mute.OUTPUT)
+            if self._muted & _CLOSING:
+                self._close_if_done()
+
+    def output_lost(self, error: OSError) -> None:
+        """The peer does not exist any more, or a file could not be sent."""
+        if not isinstance(error, ConnectionError):
+            self._processor.log.warning(
+                "send failed", "Closed the connection to %s: cannot send: %s", self, error
+            )
+        self.abort()
+
+    # Muting and closing.
+
+    def _mute(self, reason: Mute) -> None:
+        if not self._is_paused and self._transport is not None:
+            self._is_paused = True
+            self._processor.mutes += 1
+            self._transport.pause_reading()
+        self._muted |= reason.value
+
+    def _unmute(self, reason: Mute) -> None:
+        if self._muted & reason.value:
+            self._muted &= ~reason.value
+            if not self._muted:
+                self._processor.turn_soon(self)
+
+    def _resume(self) -> None:
+        """Handle what was received before the mute, then read on."""
+        if self._receiver.has_unhandled:
+            self._receiver.restore()
+            self._handle_received()
+        # Muted and unmuted meanwhile: the turn that is due goes on from here.
+        if not self._muted and not self.is_turn_due and self._transport is not None:
+            self._is_paused = False
+            self._transport.resume_reading()
+
+    def _wait_for_memory(self) -> None:
+        self._mute(Mute.MEMORY)
+        self._processor.requests.wait(self)
+
+    def room_was_made(self) -> None:
+        """The broker has memory for requests again."""
+        self._unmute(Mute.MEMORY)
+
+    def mute_until(self, deadline_ms: int) -> None:
+        """Read nothing more before a moment of the monotonic clock."""
+        self.liveness.throttled_until_ms = max(self.liveness.throttled_until_ms, deadline_ms)
+        self._mute(Mute.THROTTLE)
+        self._processor.wake_at(self, deadline_ms)
+
+    def drain(self) -> None:
+        """Read no more, answer what was asked, then close."""
+        self._stop_reading()
+        self._close_if_done()
+
+    def close(self, reason: str) -> None:
+        """Close at once; responses that were not sent yet are dropped."""
+        self._processor.log.info(reason, "Closed the connection from %s: %s", self, reason)
+        self.abort()
+
+    def abort(self) -> None:
+        """Close at once and say nothing about it."""
+        self.is_open = False
+        self._muted |= _CLOSING
+        if self._sender is not None:
+            self._sender.close()
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _stop_reading(self) -> None:
+        self._mute(Mute.CLOSING)
+        self._receiver.close()
+
+    def _give_up(self) -> None:
+        """Send the answers that are there, wait for no others, then close."""
+        self._stop_reading()
+        self._in_flight.drop()
+
+    def _close_if_done(self) -> None:
+        if self._in_flight or self._out or self._is_handling or self._transport is None:
+            return
+        if self.is_open and not (self._sender is not None and self._sender.pending_bytes):
+            self.is_open = False
+            self._transport.close()
+
+    def deadline_passed(self, now_ms: int) -> None:
+        """Read on if a throttle has ended; close if the peer is dead; else look again later."""
+        liveness, sender, processor = self.liveness, self._sender, self._processor
+        if now_ms >= liveness.throttled_until_ms:
+            self._unmute(Mute.THROTTLE)
+        blocked_at = sender.bytes_sent if sender is not None and sender.is_blocked else None
+        checked = liveness.check(now_ms, blocked_at, is_waiting=bool(self._in_flight))
+        if isinstance(checked, Expiry):
+            if checked is Expiry.IDLE:
+                processor.connections_expired += 1
+            else:
+                processor.connections_stalled += 1
+            self.close(checked.value % liveness.limit_ms(checked))
+        elif checked != NEVER_MS:
+            processor.wake_at(self, checked)
+
+    def __str__(self) -> str:
+        return f"{host_and_port(self.peer_host, self.peer_port)} on {self.listener_name}"

@@ -1,0 +1,81 @@
+"""When a connection is dead: silent for too long, or taking nothing of what it is sent.
+
+`KafkaChannel` has one, tells it the time and what happened, and asks at deadlines. It decides and
+does nothing; it holds no timer.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from millstream.network.config import SocketServerConfig
+
+NEVER_MS: Final = (1 << 63) - 1
+
+
+class Expiry(Enum):
+    """Why a connection should be closed."""
+
+    IDLE = "nothing was received or sent for %d ms"
+    STALLED = "it took nothing of a response for %d ms"
+
+
+class Liveness:
+    """The times of one connection, all by the monotonic clock."""
+
+    __slots__ = (
+        "_progress_bytes",
+        "_progress_ms",
+        "idle_max_ms",
+        "last_active_ms",
+        "stall_max_ms",
+        "throttled_until_ms",
+    )
+
+    def __init__(self, config: SocketServerConfig, now_ms: int) -> None:
+        self.idle_max_ms = config.connections_max_idle_ms
+        self.stall_max_ms = config.write_stall_max_ms
+        self.last_active_ms = now_ms
+        self.throttled_until_ms = 0
+        self._progress_bytes = -1
+        self._progress_ms = 0
+
+    @property
+    def idle_deadline_ms(self) -> int:
+        """When it will have been silent for too long."""
+        return NEVER_MS if self.idle_max_ms < 0 else self.last_active_ms + self.idle_max_ms
+
+    @property
+    def stall_deadline_ms(self) -> int:
+        """When its peer will have taken nothing for too long, if it is blocked."""
+        return self._progress_ms + self.stall_max_ms
+
+    def note_progress(self, bytes_sent: int, now_ms: int) -> None:
+        """Output waits, and so much was sent so far: progress if it was less before."""
+        if bytes_sent != self._progress_bytes:
+            self._progress_bytes = bytes_sent
+            self._progress_ms = self.last_active_ms = now_ms
+
+    def check(self, now_ms: int, blocked_at: int | None, *, is_waiting: bool) -> Expiry | int:
+        """What is wrong, or when to look again.
+
+        `blocked_at` is how much was sent if output waits; `is_waiting` says that the peer waits
+        for us, and who waits is not idle.
+        """
+        if is_waiting or now_ms < self.throttled_until_ms:
+            self.last_active_ms = now_ms
+        next_ms = self.throttled_until_ms if now_ms < self.throttled_until_ms else NEVER_MS
+        if blocked_at is not None:
+            self.note_progress(blocked_at, now_ms)
+            if now_ms >= self.stall_deadline_ms:
+                return Expiry.STALLED
+            next_ms = min(next_ms, self.stall_deadline_ms)
+        if now_ms >= self.idle_deadline_ms:
+            return Expiry.IDLE
+        return min(next_ms, self.idle_deadline_ms)
+
+    def limit_ms(self, expiry: Expiry) -> int:
+        """The setting that was exceeded."""
+        return self.idle_max_ms if expiry is Expiry.IDLE else self.stall_max_ms

@@ -1,0 +1,49 @@
+"""Log lines about what peers do wrong, at a rate that peers cannot raise.
+
+Anyone who can open a connection can send garbage; the log must stay readable then. Used by every
+part of `network` for lines a peer causes; lines about ourselves go to the logger directly.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from millstream.clock import Clock
+
+logger = logging.getLogger("millstream.network")
+
+INTERVAL_MS: Final = 10_000
+
+
+class LogLimiter:
+    """Writes the first line of each kind, then one per interval that counts the others."""
+
+    __slots__ = ("_clock", "_counts", "_written_ms")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._written_ms: dict[str, int] = {}
+        self._counts: dict[str, int] = {}
+
+    def warning(self, kind: str, message: str, *arguments: object) -> None:
+        """A line that an operator may have to act on."""
+        self._write(logging.WARNING, kind, message, arguments)
+
+    def info(self, kind: str, message: str, *arguments: object) -> None:
+        """A line that explains what a client sees."""
+        self._write(logging.INFO, kind, message, arguments)
+
+    def _write(self, level: int, kind: str, message: str, arguments: tuple[object, ...]) -> None:
+        now_ms = self._clock.monotonic_ms()
+        written_ms = self._written_ms.get(kind)
+        if written_ms is not None and now_ms - written_ms < INTERVAL_MS:
+            self._counts[kind] = self._counts.get(kind, 0) + 1
+            return
+        self._written_ms[kind] = now_ms
+        unwritten = self._counts.pop(kind, 0)
+        if unwritten:
+            message += " (%d more like it since the last such line)"
+            arguments = (*arguments, unwritten)
+        logger.log(level, message, *arguments)

@@ -1,0 +1,133 @@
+"""Requests between their arrival and their responses: the order, the account, the mutes.
+
+`InFlight` is a connection's queue of unanswered requests. `RequestChannel`, one per broker, is the
+account of what they take: a request costs nothing while its handler runs; it is counted while a
+large frame is being received, and while a handler that answers later retains its bytes. When the
+account is full, whoever needs more is muted until some is paid back.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import IntFlag
+from typing import TYPE_CHECKING, Protocol
+
+from millstream.network.request import PENDING, Request
+
+if TYPE_CHECKING:
+    from millstream.network.config import SocketServerConfig
+    from millstream.network.request import Outcome, Response
+
+
+class Mute(IntFlag):
+    """Why a connection is not being read."""
+
+    IN_FLIGHT = 1
+    """Too many of its requests wait for their responses."""
+    MEMORY = 2
+    """The broker holds too many requests in memory."""
+    THROTTLE = 4
+    """A quota was exceeded."""
+    OUTPUT = 8
+    """The peer does not take its responses."""
+    CLOSING = 16
+    """Nothing more will be read from it."""
+
+
+class Waiter(Protocol):
+    """A connection that was muted because the account is full."""
+
+    def room_was_made(self) -> None:
+        """Try again."""
+        ...
+
+
+class RequestChannel:
+    """How many requests keep their bytes in memory, how many bytes, and who waits."""
+
+    __slots__ = (
+        "_bytes_max",
+        "_requests_max",
+        "_waiters",
+        "bytes_in_memory",
+        "requests_retained",
+    )
+
+    def __init__(self, config: SocketServerConfig) -> None:
+        self._requests_max = config.queued_max_requests
+        self._bytes_max = config.queued_max_request_bytes
+        self._waiters: deque[Waiter] = deque()
+        self.requests_retained = 0
+        self.bytes_in_memory = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing more may be taken."""
+        is_out_of_bytes = 0 <= self._bytes_max <= self.bytes_in_memory
+        return is_out_of_bytes or self.requests_retained >= self._requests_max
+
+    def take_bytes(self, size: int) -> None:
+        """Count a large frame whose reception begins; the last one in may exceed the limit."""
+        self.bytes_in_memory += size
+
+    def take_request(self, size: int) -> None:
+        """Count a request whose bytes are retained."""
+        self.requests_retained += 1
+        self.bytes_in_memory += size
+
+    def give_bytes(self, size: int) -> None:
+        """A large frame was handled, or its connection is gone."""
+        self.bytes_in_memory -= size
+        self._wake()
+
+    def give_request(self, size: int) -> None:
+        """A retained request was answered, or its connection is gone."""
+        self.requests_retained -= 1
+        self.bytes_in_memory -= size
+        self._wake()
+
+    def wait(self, waiter: Waiter) -> None:
+        """Remember somebody to be told when there is room; first come, first served."""
+        self._waiters.append(waiter)
+
+    def _wake(self) -> None:
+        while self._waiters and not self.is_full:
+            self._waiters.popleft().room_was_made()
+
+
+class InFlight(deque[Request]):
+    """A connection's requests that wait for their responses, or for those before them."""
+
+    __slots__ = ("_account",)
+
+    def __init__(self, account: RequestChannel) -> None:
+        super().__init__()
+        self._account = account
+
+    def add(self, request: Request) -> None:
+        """A request that was not answered at once."""
+        self.append(request)
+        if request.is_retained:
+            self._account.take_request(request.size)
+        else:
+            request.detach()
+
+    @property
+    def is_head_answered(self) -> bool:
+        """Whether the oldest one can be sent."""
+        return bool(self) and self[0].response is not PENDING
+
+    def take_answer(self) -> Response | Outcome:
+        """The response of the oldest one, which is in flight no more."""
+        request = self.popleft()
+        self._release(request)
+        return request.response
+
+    def drop(self) -> None:
+        """Nobody will get these responses."""
+        while self:
+            self._release(self.popleft())
+
+    def _release(self, request: Request) -> None:
+        if request.is_retained:
+            self._account.give_request(request.size)

@@ -1,0 +1,309 @@
+"""Response bytes on their way out: in order, without blocking, files by `sendfile`.
+
+A `KafkaChannel` owns one sender. `SocketSender` writes to a plain socket itself, beneath the
+transport, because only so can files and bytes alternate without a copy. `TransportSender` is the
+same for TLS: files are read and go through the transport. Neither knows frames or requests.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from collections import deque
+from typing import TYPE_CHECKING, Final, Protocol
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop, WriteTransport
+
+    from millstream.network.request import FileRegion, ResponsePart
+    from millstream.types import ReadableBuffer
+
+SENDFILE_BYTES_MIN: Final = 32 * 1024
+"""Below this, reading a file region and sending it with its neighbours is cheaper."""
+GATHER_BYTES_MAX: Final = 64 * 1024
+TURN_BYTES_MAX: Final = 4 * 1024 * 1024
+"""What one connection may send before the others get their turn."""
+LOW_WATER_BYTES: Final = 64 * 1024
+HIGH_WATER_BYTES: Final = 256 * 1024
+
+_MORE_FOLLOWS: Final[int] = getattr(socket, "MSG_MORE", 0)
+_NOT_SENDABLE: Final = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP})
+_BUFFER_TYPES: Final = (bytes, bytearray, memoryview)
+
+
+class OutputOwner(Protocol):
+    """Who wants to know what becomes of the output."""
+
+    def output_drained(self) -> None:
+        """What waits has fallen to the low-water mark."""
+        ...
+
+    def output_lost(self, error: OSError) -> None:
+        """The peer is gone, or a file is; nothing more can be sent."""
+        ...
+
+
+class Sender:
+    """A queue of parts, its head perhaps half sent."""
+
+    __slots__ = ("_owner", "_queue", "bytes_sent", "pending_bytes")
+
+    def __init__(self, owner: OutputOwner) -> None:
+        self._owner = owner
+        self._queue: deque[ResponsePart] = deque()
+        self.bytes_sent = 0
+        self.pending_bytes = 0
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether something waits for the peer to take it."""
+        return bool(self._queue)
+
+    @property
+    def is_congested(self) -> bool:
+        """Whether so much waits that no more answers should be made."""
+        return self.pending_bytes > HIGH_WATER_BYTES
+
+    def send_bytes(self, data: bytes) -> None:
+        """Send now, or queue what the peer does not take."""
+        raise NotImplementedError
+
+    def send_parts(self, parts: list[ResponsePart]) -> None:
+        """The same for bytes and file regions mixed."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Forget the queue and give back what is held."""
+        self._queue.clear()
+        self.pending_bytes = 0
+
+    def pause(self) -> None:
+        """The transport wants no more for now."""
+
+    def resume(self) -> None:
+        """The transport wants more again."""
+
+    def _enqueue(self, parts: list[ResponsePart]) -> None:
+        self._queue.extend(parts)
+        self.pending_bytes += sum(
+            len(part) if isinstance(part, _BUFFER_TYPES) else part.length for part in parts
+        )
+
+    def _gather(self) -> ReadableBuffer:
+        """Take bytes from the head: one part, or as many small ones as are worth one send."""
+        queue = self._queue
+        first = _bytes_of(queue.popleft())
+        total = len(first)
+        gathered = [first]
+        while queue and total < GATHER_BYTES_MAX:
+            head = queue[0]
+            size = len(head) if isinstance(head, _BUFFER_TYPES) else head.length
+            if total + size > GATHER_BYTES_MAX or _is_for_sendfile(head):
+                break
+            queue.popleft()
+            gathered.append(_bytes_of(head))
+            total += size
+        return first if len(gathered) == 1 else b"".join(gathered)
+
+
+def _bytes_of(part: ResponsePart) -> ReadableBuffer:
+    if isinstance(part, _BUFFER_TYPES):
+        return part
+    data = part.read()
+    if len(data) != part.length:
+        raise _cut_short(part)
+    return data
+
+
+def _is_for_sendfile(part: ResponsePart) -> bool:
+    if isinstance(part, _BUFFER_TYPES):
+        return False
+    return part.length >= SENDFILE_BYTES_MIN and part.fileno() >= 0
+
+
+def _cut_short(region: FileRegion) -> OSError:
+    # The frame's size is on the wire already: the response cannot be finished or taken back.
+    return OSError(
+        errno.EIO, f"a file ends inside the {region.length} bytes at {region.position} being sent"
+    )
+
+
+class SocketSender(Sender):
+    """Writes to a plain socket. The transport above it never writes, it only reads.
+
+    While the peer takes nothing, a duplicate of the descriptor waits to be writable: a loop does
+    not let anyone watch a descriptor that a transport has.
+    """
+
+    __slots__ = ("_can_sendfile", "_duplicate", "_loop", "_offset", "_send", "_socket")
+
+    def __init__(self, owner: OutputOwner, loop: AbstractEventLoop, sock: socket.socket) -> None:
+        super().__init__(owner)
+        self._loop = loop
+        self._socket = sock
+        self._send = sock.send
+        self._offset = 0  # How much of the file region at the head was sent.
+        self._duplicate = -1
+        self._can_sendfile = True
+
+    def send_bytes(self, data: bytes) -> None:
+        """The common case: one small answer, taken whole by the kernel."""
+        if self._queue:
+            self._enqueue([data])
+            return
+        try:
+            sent = self._send(data)
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        except OSError as error:
+            self._owner.output_lost(error)
+            return
+        self.bytes_sent += sent
+        if sent < len(data):
+            self._enqueue([memoryview(data)[sent:]])
+            self._wait()
+
+    def send_parts(self, parts: list[ResponsePart]) -> None:
+        """Send until the kernel's buffer is full."""
+        was_waiting = bool(self._queue)
+        self._enqueue(parts)
+        if not was_waiting:
+            self._flush()
+
+    def close(self) -> None:
+        """Stop waiting as well."""
+        super().close()
+        self._offset = 0
+        self._stop_waiting()
+
+    def _flush(self) -> None:
+        turn_end = self.bytes_sent + TURN_BYTES_MAX
+        try:
+            while self._queue and self.bytes_sent < turn_end:
+                if self._can_sendfile and _is_for_sendfile(self._queue[0]):
+                    self._send_file()
+                else:
+                    self._send_gathered()
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError as error:
+            self._owner.output_lost(error)
+            return
+        if self._queue:
+            self._wait()
+        else:
+            self._stop_waiting()
+
+    def _send_gathered(self) -> None:
+        data = self._gather()
+        if self._offset:
+            # Only after sendfile was refused in the middle of a region.
+            data = memoryview(data)[self._offset :]
+            self._offset = 0
+        sent = 0
+        try:
+            sent = self._send(data, _MORE_FOLLOWS if self._queue else 0)
+        finally:
+            self.bytes_sent += sent
+            self.pending_bytes -= sent
+            if sent < len(data):
+                self._queue.appendleft(memoryview(data)[sent:])
+
+    def _send_file(self) -> None:
+        region = self._queue[0]
+        assert not isinstance(region, _BUFFER_TYPES)
+        position = region.position + self._offset
+        count = region.length - self._offset
+        try:
+            sent = os.sendfile(self._socket.fileno(), region.fileno(), position, count)
+        except OSError as error:
+            if error.errno not in _NOT_SENDABLE:
+                raise
+            self._can_sendfile = False
+            return
+        if sent == 0:
+            raise _cut_short(region)
+        self.bytes_sent += sent
+        self.pending_bytes -= sent
+        self._offset += sent
+        if self._offset == region.length:
+            self._queue.popleft()
+            self._offset = 0
+
+    def _wait(self) -> None:
+        if self._duplicate >= 0:
+            return
+        try:
+            self._duplicate = os.dup(self._socket.fileno())
+        except OSError as error:  # No descriptor left.
+            self._owner.output_lost(error)
+            return
+        self._loop.add_writer(self._duplicate, self._on_writable)
+
+    def _on_writable(self) -> None:
+        self._flush()
+        if self.pending_bytes <= LOW_WATER_BYTES:
+            self._owner.output_drained()
+
+    def _stop_waiting(self) -> None:
+        if self._duplicate >= 0:
+            self._loop.remove_writer(self._duplicate)
+            os.close(self._duplicate)
+            self._duplicate = -1
+
+
+class TransportSender(Sender):
+    """Writes through a transport that encrypts. Files are read when their turn comes."""
+
+    __slots__ = ("_is_paused", "_transport")
+
+    def __init__(self, owner: OutputOwner, transport: WriteTransport) -> None:
+        super().__init__(owner)
+        self._transport = transport
+        self._is_paused = False
+        transport.set_write_buffer_limits(high=HIGH_WATER_BYTES, low=LOW_WATER_BYTES)
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether the transport waits for the peer."""
+        return self._is_paused
+
+    @property
+    def is_congested(self) -> bool:
+        """The same: the transport's own marks decide."""
+        return self._is_paused
+
+    def send_bytes(self, data: bytes) -> None:
+        """Straight to the transport unless something waits."""
+        if self._queue or self._is_paused:
+            self._enqueue([data])
+        else:
+            self.bytes_sent += len(data)
+            self._transport.write(data)
+
+    def send_parts(self, parts: list[ResponsePart]) -> None:
+        """Until the transport wants no more."""
+        self._enqueue(parts)
+        self._flush()
+
+    def pause(self) -> None:
+        """Called from within `write`."""
+        self._is_paused = True
+
+    def resume(self) -> None:
+        """Called when the transport's own buffer has drained."""
+        self._is_paused = False
+        self._flush()
+        if not self._is_paused and self.pending_bytes <= LOW_WATER_BYTES:
+            self._owner.output_drained()
+
+    def _flush(self) -> None:
+        try:
+            while self._queue and not self._is_paused:
+                data = self._gather()
+                self.pending_bytes -= len(data)
+                self.bytes_sent += len(data)
+                self._transport.write(data)
+        except OSError as error:
+            self._owner.output_lost(error)
