@@ -131,12 +131,16 @@ _get_pointer_of_dying = ctypes.PYFUNCTYPE(c_void_p, c_void_p, c_void_p)(
     ("PyCapsule_GetPointer", ctypes.pythonapi)
 )
 _get_name_of_dying = ctypes.PYFUNCTYPE(c_void_p, c_void_p)(("PyCapsule_GetName", ctypes.pythonapi))
+_clear_error = ctypes.PYFUNCTYPE(None)(("PyErr_Clear", ctypes.pythonapi))
 _new_capsule = ctypes.PYFUNCTYPE(ctypes.py_object, c_void_p, c_char_p, _Destructor)(
     ("PyCapsule_New", ctypes.pythonapi)
 )
 
 
 def _on_drop(capsule: int) -> None:
+    # A consumer in C that fails lets go of the capsule with its error pending, and Python code
+    # cannot run beside that. The error is lost to a SystemError; the memory is not.
+    _clear_error()
     address = _get_pointer_of_dying(capsule, _get_name_of_dying(capsule))
     release(_in_capsules.pop(address))
 
