@@ -40,7 +40,7 @@ check: setup lint types layers tidy ## Lint, types, import layers, tidy tests
 lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/cython-lint src
+	PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint src
 	$(BIN)/codespell
 
 types: setup

@@ -12,7 +12,7 @@ def main() -> None:
     else:
         print(
             f"Millstream {__version__} is installed on its plain-Python codec: the kernel was not "
-            "compiled.\nEverything works, but writing and reading records takes many times longer.\n"
+            "compiled.\nEverything works, but writing and reading records takes much longer.\n"
             "To compile it, install a C compiler (gcc or clang), then run: make clean setup"
         )
 
