@@ -1,0 +1,396 @@
+"""One segment of a log: a `.log` file of batches and the indexes that find things in it.
+
+`UnifiedLog` owns the segments of a partition and appends to the last one. A segment knows bytes,
+offsets and timestamps; it knows no producers, no epochs and no high watermark. Opening one costs
+nothing: files are opened and mapped when they are first needed. Not thread-safe, except that
+`sync_log` may run on a worker thread while the owner appends.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from millstream.errors import CorruptMessage, InvalidArgument
+from millstream.storage.batch_scan import (
+    SegmentRead,
+    scan_batches,
+    scan_good_batches,
+    scan_heads,
+)
+from millstream.storage.filesystem import FileSlice
+from millstream.storage.index import RELATIVE_OFFSET_MAX, CorruptIndex, TimestampOffset
+from millstream.storage.segment_files import SegmentFiles
+from millstream.storage.segment_indexes import NO_TIMESTAMP, SegmentIndexes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from millstream.records.batch import RecordBatch
+    from millstream.records.legacy import LegacyBatch
+    from millstream.storage.batch_scan import BatchAt, BatchHead
+    from millstream.storage.config import LogConfig
+    from millstream.storage.filesystem import File, FileSystem
+    from millstream.types import ReadableBuffer
+
+_logger = logging.getLogger(__name__)
+
+
+class LogSegment:
+    """The records from `base_offset` on, up to `size` bytes of file."""
+
+    __slots__ = (
+        "_age_max_ms",
+        "_file",
+        "_files",
+        "_first_timestamp",
+        "_is_changed",
+        "_is_ready",
+        "_is_rebuilt",
+        "_size_max",
+        "base_offset",
+        "created_ms",
+        "indexes",
+        "roll_jitter_ms",
+        "size",
+    )
+
+    def __init__(
+        self,
+        filesystem: FileSystem,
+        directory: str,
+        base_offset: int,
+        config: LogConfig,
+        *,
+        size: int,
+        created_ms: int,
+        suffix: str = "",
+        roll_jitter_ms: int = 0,
+    ) -> None:
+        """A segment whose files exist, with a log of `size` valid bytes. Touches nothing."""
+        self.base_offset = base_offset
+        self.size = size
+        self.created_ms = created_ms
+        self.roll_jitter_ms = roll_jitter_ms
+        self._files = SegmentFiles(filesystem, directory, base_offset, suffix)
+        self._file: File | None = None
+        self._first_timestamp: int | None = None
+        self._is_changed = False
+        self._is_ready = False
+        self._is_rebuilt = False
+        self.indexes = SegmentIndexes(
+            filesystem,
+            self._files.path,
+            base_offset,
+            bytes_max=config.segment_index_bytes,
+            interval_bytes=config.index_interval_bytes,
+        )
+        self.update_config(config)
+
+    @classmethod
+    def create(
+        cls,
+        filesystem: FileSystem,
+        directory: str,
+        base_offset: int,
+        config: LogConfig,
+        now_ms: int,
+        *,
+        suffix: str = "",
+        roll_jitter_ms: int = 0,
+    ) -> LogSegment:
+        """A new, empty segment; files of the same name are leftovers and go."""
+        segment = cls(
+            filesystem,
+            directory,
+            base_offset,
+            config,
+            size=0,
+            created_ms=now_ms,
+            suffix=suffix,
+            roll_jitter_ms=roll_jitter_ms,
+        )
+        segment._file = segment._files.create_log()
+        if config.preallocate:
+            segment._file.allocate(config.segment_size_max)
+        segment._is_changed = segment._is_ready = True
+        return segment
+
+    def append(self, data: ReadableBuffer, last_offset: int, max_timestamp: int) -> None:
+        """Write one batch, whose header has its final offsets. All or nothing."""
+        self._require_near(last_offset)
+        position = self.size
+        self._write(data, position)
+        self.indexes.note_batch(position, len(data), last_offset, max_timestamp)
+        self.size = position + len(data)
+
+    def append_batches(self, data: ReadableBuffer, batches: Iterable[RecordBatch]) -> None:
+        """Write several batches with one write, as a follower got them. All or nothing."""
+        summaries = [(batch.size, batch.last_offset, batch.max_timestamp) for batch in batches]
+        if sum(size for size, _, _ in summaries) != len(data):
+            raise InvalidArgument("the batches do not fill the bytes to append")
+        self._require_near(max((last for _, last, _ in summaries), default=self.base_offset))
+        self._write(data, self.size)
+        for size, last_offset, max_timestamp in summaries:
+            self.indexes.note_batch(self.size, size, last_offset, max_timestamp)
+            self.size += size
+
+    def should_roll(
+        self, incoming_bytes: int, last_offset: int, max_timestamp: int, now_ms: int
+    ) -> bool:
+        """Whether a batch belongs into a new segment: by size, age, a full index or its offset."""
+        if (
+            self.size > self._size_max - incoming_bytes
+            or last_offset - self.base_offset > RELATIVE_OFFSET_MAX
+            or self.indexes.is_full
+        ):
+            return True
+        return self.size > 0 and self.age_ms(max_timestamp, now_ms) > self._age_max_ms
+
+    def age_ms(self, max_timestamp: int, now_ms: int) -> int:
+        """How old the segment is, by its records' own time if they have one."""
+        if self._first_timestamp is None and self.size:
+            first = next(self.heads(), None)
+            self._first_timestamp = NO_TIMESTAMP if first is None else first.max_timestamp
+        if self._first_timestamp is None or self._first_timestamp < 0:
+            return now_ms - self.created_ms
+        return max_timestamp - self._first_timestamp
+
+    def update_config(self, config: LogConfig) -> None:
+        """Take new settings; the size of the index files stays what it is."""
+        self._size_max = config.segment_size_max
+        self._age_max_ms = config.segment_ms - self.roll_jitter_ms
+        self.indexes.interval_bytes = config.index_interval_bytes
+
+    def read(
+        self,
+        start_offset: int,
+        bytes_max: int,
+        position_max: int | None = None,
+        *,
+        must_progress: bool = False,
+    ) -> SegmentRead | None:
+        """The bytes from the batch that has an offset on; None if the segment ends before it.
+
+        At most `bytes_max` and not beyond `position_max`; with `must_progress` the first batch
+        comes whole even if it is larger than `bytes_max`.
+        """
+        head = self.find_batch(start_offset)
+        if head is None:
+            return None
+        limit = self.size if position_max is None else min(position_max, self.size)
+        wanted = max(bytes_max, head.size) if must_progress else bytes_max
+        length = max(min(wanted, limit - head.position), 0)
+        return SegmentRead(FileSlice(self.open_file(), head.position, length), head)
+
+    def find_batch(self, offset: int) -> BatchHead | None:
+        """The first batch that ends at or after an offset."""
+        try:
+            return next((h for h in self._heads_near(offset) if h.last_offset >= offset), None)
+        except (CorruptIndex, CorruptMessage) as error:
+            if not self.distrust_indexes(error):
+                raise
+            return self.find_batch(offset)
+
+    @property
+    def largest(self) -> TimestampOffset:
+        """The largest timestamp and the last offset of its batch; (-1, base) if unknown."""
+        indexes = self._ready_indexes()
+        return TimestampOffset(indexes.largest_timestamp, indexes.largest_offset)
+
+    def time_entry_before(self, timestamp: int) -> TimestampOffset:
+        """The time index's last entry that is not later; (-1, base) if there is none."""
+        return self._ready_indexes().times.lookup(timestamp)
+
+    def open_file(self) -> File:
+        """The log file; it stays open until `release`."""
+        file = self._file
+        if file is None:
+            file = self._file = self._files.open_log()
+        return file
+
+    def batches(self, position: int = 0) -> Iterator[BatchAt]:
+        """The whole batches from a position on, checksums unchecked."""
+        return scan_batches(self.open_file(), position, self.size)
+
+    def heads(self, position: int = 0) -> Iterator[BatchHead]:
+        """The heads of the batches from a position on."""
+        return scan_heads(self.open_file(), position, self.size)
+
+    def upper_bound_offset(self, position: int) -> int | None:
+        """An offset at or after everything before a position; None: the segment's end."""
+        entry = self._ready_indexes().offsets.first_at_or_after(position)
+        return None if entry is None else entry.offset
+
+    def read_next_offset(self) -> int:
+        """The offset after the last record: the base offset if there is none."""
+        if self.size == 0:
+            return self.base_offset
+        last_indexed = self._ready_indexes().offsets.last_entry.offset
+        head = self.find_batch(last_indexed)
+        for later in self.heads(head.end) if head is not None else ():
+            head = later
+        return self.base_offset if head is None else head.last_offset + 1
+
+    def recover(self, on_batch: Callable[[RecordBatch | LegacyBatch], None] | None = None) -> int:
+        """Verify every batch, cut at the first bad one, rebuild the indexes; the bytes cut.
+
+        `on_batch` sees each good batch in order; it may add aborted transactions.
+        """
+        self.indexes.transactions.clear()
+        valid_bytes = self._rescan(on_batch, is_verifying=True)
+        cut = self.size - valid_bytes
+        if cut:
+            _logger.warning("cutting %d bytes off %s at %d", cut, self._files.log_path, valid_bytes)
+            self.size = valid_bytes
+            self.open_file().truncate(valid_bytes)
+        return cut
+
+    def rebuild_indexes(self) -> None:
+        """Make both sparse indexes anew from the log, which is not changed."""
+        self._rescan(None, is_verifying=False)
+
+    def distrust_indexes(self, error: Exception) -> bool:
+        """Rebuild the indexes because they contradict the log; False if that was tried before."""
+        if self._is_rebuilt:
+            return False
+        _logger.warning("rebuilding the indexes of %s: %s", self._files.log_path, error)
+        self._is_rebuilt = True
+        self.rebuild_indexes()
+        return True
+
+    def truncate_to(self, offset: int, now_ms: int) -> int:
+        """Cut the batch that has an offset and everything after it; the bytes cut."""
+        head = self.find_batch(offset)
+        self.indexes.truncate_to(offset)
+        self._is_changed = True
+        cut = 0
+        if head is not None:
+            cut = self.size - head.position
+            self.size = head.position
+            self.open_file().truncate(self.size)
+        if self.size == 0:
+            self.created_ms, self._first_timestamp = now_ms, None
+        self.indexes.resume(self._load_largest())
+        return cut
+
+    def sync_log(self) -> None:
+        """Bring the records, and the file's name, to disk. May run on a worker thread."""
+        self.open_file().sync()
+        self._files.sync_name()
+
+    def sync(self) -> None:
+        """Bring the records and all indexes to disk."""
+        self.indexes.sync()
+        self.sync_log()
+
+    def seal(self) -> None:
+        """No more appends for now: finish the indexes and cut all files to their content."""
+        if not self._is_changed:
+            return
+        file = self.open_file()
+        if file.size() != self.size:
+            file.truncate(self.size)
+        self._ready_indexes().seal()
+        self._is_changed = False
+
+    def release(self) -> None:
+        """Give back descriptors and maps; slices handed out keep theirs. Use goes on."""
+        self._file = None
+        self.indexes.release()
+
+    def close(self) -> None:
+        """`seal`, then `release`."""
+        self.seal()
+        self.release()
+
+    def change_suffix(self, suffix: str) -> None:
+        """Rename all files, such as to `.deleted`; the caller syncs the directory."""
+        self.indexes.release()
+        self._files.change_suffix(suffix)
+        self.indexes.move_to(self._files.path)
+
+    def delete_files(self) -> None:
+        """Remove all files; slices handed out stay readable."""
+        self._files.remove()
+        self._file = None
+
+    def move_to(self, directory: str) -> None:
+        """Follow a log whose directory was renamed."""
+        self._files.move_to(directory)
+        self.indexes.move_to(self._files.path)
+
+    def _write(self, data: ReadableBuffer, position: int) -> None:
+        if not self._is_ready:
+            self._prepare()
+        file = self._file or self.open_file()
+        try:
+            file.pwrite(data, position)
+        except OSError:
+            # Part of it may be in the file. It is beyond `size`, so nobody reads it, and the
+            # next append overwrites it; still, a disk that can cut it off should.
+            with suppress(OSError):
+                file.truncate(position)
+            raise
+        self._is_changed = True
+
+    def _require_near(self, last_offset: int) -> None:
+        if not 0 <= last_offset - self.base_offset <= RELATIVE_OFFSET_MAX:
+            raise InvalidArgument(
+                f"offset {last_offset} is too far from the segment's base {self.base_offset}"
+            )
+
+    def _ready_indexes(self) -> SegmentIndexes:
+        if not self._is_ready:
+            self._prepare()
+        return self.indexes
+
+    def _prepare(self) -> None:
+        """What the first use of an existing segment costs: look at its indexes."""
+        self._is_ready = True
+        if self.size == 0:
+            self.indexes.clear()
+            return
+        try:
+            self.indexes.check(self.size)
+            self.indexes.resume(self._load_largest())
+        except (CorruptIndex, CorruptMessage) as error:
+            self.distrust_indexes(error)
+
+    def _heads_near(self, offset: int) -> Iterator[BatchHead]:
+        """The heads from the index entry before an offset on, if the entry tells the truth."""
+        entry = self._ready_indexes().offsets.lookup(offset)
+        for head in self.heads(entry.position):
+            is_indexed = head.position == entry.position > 0
+            if is_indexed and not self.base_offset <= head.base_offset <= entry.offset:
+                raise CorruptIndex(f"{self.indexes.offsets.path} does not match its log")
+            yield head
+
+    def _load_largest(self) -> TimestampOffset:
+        """The last time entry, or what the batches after it say."""
+        largest = self.indexes.times.last_entry
+        for head in self._heads_near(largest.offset):
+            if head.max_timestamp > largest.timestamp:
+                largest = TimestampOffset(head.max_timestamp, head.last_offset)
+        return largest
+
+    def _rescan(
+        self,
+        on_batch: Callable[[RecordBatch | LegacyBatch], None] | None,
+        *,
+        is_verifying: bool,
+    ) -> int:
+        """Walk the log and note every batch; the end of the last good one."""
+        self.indexes.clear()
+        self._is_ready = self._is_changed = True
+        end = 0
+        found = scan_good_batches(
+            self.open_file(), self.size, self.base_offset, is_verifying=is_verifying
+        )
+        for position, batch in found:
+            if on_batch is not None:
+                on_batch(batch)
+            self.indexes.note_batch(position, batch.size, batch.last_offset, batch.max_timestamp)
+            end = position + batch.size
+        return end

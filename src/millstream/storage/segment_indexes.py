@@ -1,0 +1,120 @@
+"""The three indexes of a segment, and when they get their entries.
+
+`LogSegment` tells it about each batch; it adds an entry when enough bytes have gone by, and keeps
+the largest timestamp so far. It never reads the log.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from millstream.storage.file_names import OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX
+from millstream.storage.index import CorruptIndex, OffsetIndex, TimeIndex, TimestampOffset
+from millstream.storage.transaction_index import TransactionIndex
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from millstream.storage.filesystem import FileSystem
+
+NO_TIMESTAMP: Final = -1
+
+
+class SegmentIndexes:
+    """Offset, time and transaction index of one segment."""
+
+    __slots__ = (
+        "_bytes_since_entry",
+        "interval_bytes",
+        "is_full",
+        "largest_offset",
+        "largest_timestamp",
+        "offsets",
+        "times",
+        "transactions",
+    )
+
+    def __init__(
+        self,
+        filesystem: FileSystem,
+        path_of: Callable[[str], str],
+        base_offset: int,
+        *,
+        bytes_max: int,
+        interval_bytes: int,
+    ) -> None:
+        self.offsets = OffsetIndex(filesystem, path_of(OFFSET_INDEX), base_offset, bytes_max)
+        self.times = TimeIndex(filesystem, path_of(TIME_INDEX), base_offset, bytes_max)
+        self.transactions = TransactionIndex(filesystem, path_of(TRANSACTION_INDEX), base_offset)
+        self.interval_bytes = interval_bytes
+        self.is_full = False
+        self.largest_timestamp = NO_TIMESTAMP
+        self.largest_offset = base_offset
+        self._bytes_since_entry = 0
+
+    def note_batch(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
+        """A batch was written: remember its time, and add entries if they are due."""
+        if max_timestamp > self.largest_timestamp:
+            self.largest_timestamp = max_timestamp
+            self.largest_offset = last_offset
+        if self._bytes_since_entry > self.interval_bytes:
+            self._add_entries(last_offset, position)
+            self._bytes_since_entry = 0
+        self._bytes_since_entry += size
+
+    def check(self, log_bytes: int) -> None:
+        """Raise `CorruptIndex` if a file is missing or cannot belong to this log."""
+        for index in (self.offsets, self.times):
+            if not index.exists():
+                raise CorruptIndex(f"{index.path} is missing")
+        self.offsets.check(log_bytes)
+        self.times.check()
+
+    def resume(self, largest: TimestampOffset) -> None:
+        """Go on with files that are there already; `largest` is of the whole log."""
+        self.largest_timestamp, self.largest_offset = largest
+        self._bytes_since_entry = 0
+        self.is_full = self.offsets.is_full or self.times.is_full
+
+    def clear(self) -> None:
+        """Begin the sparse indexes again; aborted transactions are not in question."""
+        self.offsets.clear()
+        self.times.clear()
+        self.resume(TimestampOffset(NO_TIMESTAMP, self.offsets.base_offset))
+
+    def truncate_to(self, offset: int) -> None:
+        """Forget what is at or after an offset; the caller finds the largest time again."""
+        self.offsets.truncate_to(offset)
+        self.times.truncate_to(offset)
+        self.transactions.truncate_to(offset)
+
+    def seal(self) -> None:
+        """Add the entry at the end and cut the files to their entries."""
+        if self.largest_timestamp >= 0:
+            self.times.append_if_later(self.largest_timestamp, self.largest_offset, is_last=True)
+        self.offsets.seal()
+        self.times.seal()
+
+    def sync(self) -> None:
+        """Bring all three to disk."""
+        self.offsets.sync()
+        self.times.sync()
+        self.transactions.sync()
+
+    def release(self) -> None:
+        """Give back descriptors and maps."""
+        self.offsets.release()
+        self.times.release()
+
+    def move_to(self, path_of: Callable[[str], str]) -> None:
+        """Follow the files to other names."""
+        self.offsets.move_to(path_of(OFFSET_INDEX))
+        self.times.move_to(path_of(TIME_INDEX))
+        self.transactions.move_to(path_of(TRANSACTION_INDEX))
+
+    def _add_entries(self, last_offset: int, position: int) -> None:
+        if not self.offsets.is_full:
+            self.offsets.append(last_offset, position)
+        if not self.times.is_full:
+            self.times.append_if_later(self.largest_timestamp, self.largest_offset)
+        self.is_full = self.offsets.is_full or self.times.is_full
