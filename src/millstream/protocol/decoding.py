@@ -50,7 +50,15 @@ def read_length(buffer: ReadableBuffer, position: int) -> tuple[int, int]:
 
 def read_string_length(buffer: ReadableBuffer, position: int) -> tuple[int, int]:
     """The length + 1 of a string that may not be null."""
-    length, position = read_length(buffer, position)
+    length, position = read_nullable_string_length(buffer, position)
+    if length == 0:
+        raise ValueError(length)
+    return length, position
+
+
+def read_nullable_string_length(buffer: ReadableBuffer, position: int) -> tuple[int, int]:
+    """The length + 1 of a string; 0 is null."""
+    length, position = read_uvarint(buffer, position)
     if length > STRING_BYTES_MAX + 1:
         raise ValueError(length)
     return length, position
@@ -89,6 +97,7 @@ class DecoderCompiler:
                 "new_bytes": bytes.__new__,
                 "read_length": read_length,
                 "read_uvarint": read_uvarint,
+                "read_nullable_string_length": read_nullable_string_length,
                 "read_string_length": read_string_length,
                 "read_unknown_tags": read_unknown_tags,
             }
@@ -189,9 +198,14 @@ class DecoderCompiler:
                     self._source.line("raise ValueError(n)")
             return
         is_string = plain_format == "h"
-        with self._source.block("if n > 127:" if bound.is_nullable else "if not 0 < n < 128:"):
-            # Of what may be null, a length above 127 is not.
+        if bound.is_nullable:
+            # A null may be more than one byte, too: 80 00 is a clumsy way to write 0.
+            condition = "if n > 127:"
+            reader = "read_nullable_string_length" if is_string else "read_uvarint"
+        else:
+            condition = "if not 0 < n < 128:"
             reader = "read_string_length" if is_string else "read_length"
+        with self._source.block(condition):
             self._source.line(f"n, p = {reader}(b, p - 1)")
 
     # Values that begin with a length.

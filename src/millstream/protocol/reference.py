@@ -280,7 +280,7 @@ class _EncodeWalk:
         try:
             return struct.pack(">" + FORMATS[type_name], value)
         except struct.error:
-            self._fail(f"{_describe(value)} is not a {type_name}", path)
+            self._fail(f"{_describe(value)} is no {type_name}", path)
 
     def _text(self, value: object, path: str) -> bytes:
         if not isinstance(value, str):
@@ -321,4 +321,4 @@ def _describe(value: object) -> str:
     """A value in a few words: a whole batch would drown the message."""
     if isinstance(value, int | float | bool) or value is None:
         return repr(value)
-    return f"a {type(value).__name__}"
+    return f"a value of type {type(value).__name__}"
