@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from ctypes import c_int64
+from ctypes import byref, c_int64
 from typing import Any
 
 import polars as pl
@@ -278,6 +278,14 @@ def test_a_stream_has_one_array_and_then_none(kernel: Any) -> None:
 
     assert reader.schema.equals(SCHEMA)
     assert [batch.num_rows for batch in reader] == [4]
+
+
+def test_a_stream_that_has_not_failed_has_no_error_to_tell(kernel: Any) -> None:
+    capsule = built(kernel, ROWS).__arrow_c_stream__()
+    stream = arrow_abi.take(capsule, b"arrow_array_stream", arrow_abi.ArrowArrayStream)
+
+    assert stream.get_last_error(byref(stream)) is None
+    arrow_abi.release(stream)
 
 
 def test_polars_takes_it(kernel: Any) -> None:
