@@ -152,6 +152,7 @@ class DecoderCompiler:
             self._nullable_struct(bound.struct, target, depth)
         elif bound.struct is not None:
             self._struct(bound.struct, depth + 1)
+            self._flush()  # before the name stands for another struct
             self._source.line(f"{target} = o{depth + 1}")
         elif field.type in FORMATS:
             self._fixed(field.type, target)

@@ -136,6 +136,7 @@ class EncoderCompiler:
                 self._nullable_struct(bound.struct, depth + 1)
             else:
                 self._struct(bound.struct, depth + 1)
+                self._flush()  # before the name stands for another struct
         elif bound.field.type in FORMATS:
             self._fixed(bound.field.type, value)
         else:

@@ -250,12 +250,12 @@ class _EncodeWalk:
         if value is None:
             return self._length(bound, None, 4, path)
         try:
-            elements = list(value)
+            count = len(value)
         except TypeError:
             self._fail(f"a list is needed, not {_describe(value)}", path)
         element = bound._replace(is_nullable=False)
-        return self._length(bound, len(elements), 4, path) + b"".join(
-            self._element(element, each, f"{path}[{index}]") for index, each in enumerate(elements)
+        return self._length(bound, count, 4, path) + b"".join(
+            self._element(element, each, f"{path}[{index}]") for index, each in enumerate(value)
         )
 
     def _element(self, bound: FieldLayout, value: Any, path: str) -> bytes:

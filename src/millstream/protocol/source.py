@@ -51,10 +51,7 @@ class SourceWriter:
         """Add a line that opens a block; what is added inside is one deeper."""
         self.line(head)
         self._indent += 1
-        before = len(self._lines)
         yield
-        if len(self._lines) == before:
-            self.line("pass")
         self._indent -= 1
 
     def constant(self, value: object, prefix: str) -> str:

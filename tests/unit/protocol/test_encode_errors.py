@@ -66,6 +66,12 @@ CASES: list[tuple[Message, int, str, str]] = [
     (partition(isr_nodes=[1, "x"]), 9, "topics[0].partitions[1].isr_nodes[1]", "is no int32"),
     (partition(isr_nodes=None), 1, "topics[0].partitions[1].isr_nodes", "null is not allowed"),
     (partition(isr_nodes=5), 1, "topics[0].partitions[1].isr_nodes", "a list is needed, not 5"),
+    (
+        partition(isr_nodes=range(1 << 31)),
+        1,
+        "topics[0].partitions[1].isr_nodes",
+        "length 2147483648 does not fit",
+    ),
     (MetadataRequest(topics=None), 0, "topics", "null is not allowed"),
     (MetadataRequest(topics=[ANY]), 1, "topics[0]", "a MetadataRequestTopic is needed"),
     (

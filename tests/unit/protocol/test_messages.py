@@ -25,6 +25,7 @@ from millstream.protocol.messages.fetch_snapshot import (
 )
 from millstream.protocol.messages.metadata import MetadataRequestTopic
 from millstream.protocol.records_framing import encode_metadata_record
+from millstream.types import Uuid
 
 
 def test_importing_the_protocol_imports_no_message() -> None:
@@ -127,9 +128,14 @@ def test_dataclass_tools_work() -> None:
     assert changed.topics == [topic]
     assert not changed.allow_auto_topic_creation
     assert dataclasses.asdict(request)["topics"][0]["name"] == "t"
-    factory = dataclasses.fields(MetadataRequest)[0].default_factory
-    assert callable(factory)
-    assert factory() == []
+    nested = dataclasses.fields(FetchSnapshotRequestPartitionSnapshot)
+    for field, default in (
+        (dataclasses.fields(MetadataRequest)[0], []),
+        (nested[2], FetchSnapshotRequestSnapshotId()),
+        (nested[4], Uuid.ZERO),
+    ):
+        assert callable(field.default_factory)
+        assert field.default_factory() == default
 
 
 def test_messages_can_be_copied_and_pickled() -> None:
