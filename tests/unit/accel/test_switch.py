@@ -1,0 +1,92 @@
+"""MILLSTREAM_IMPL and COMPILED: which kernel a process runs, and how it says so."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from millstream import _accel
+
+WHICH = (
+    "from millstream import _accel; from millstream.records import kernel;"
+    "print(_accel.COMPILED, kernel.crc32c.__module__, kernel.ArrowRecordsBuilder.__module__)"
+)
+HIDE_ONE = "import sys; sys.modules['millstream._accel.record_codec'] = None;"  # what is not built
+
+
+def run(code: str, implementation: str | None) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if name != "MILLSTREAM_IMPL"}
+    if implementation is not None:
+        environment["MILLSTREAM_IMPL"] = implementation
+    return subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def last_line(process: subprocess.CompletedProcess[str]) -> str:
+    return process.stderr.strip().splitlines()[-1]
+
+
+def is_built() -> bool:
+    return run("import millstream._accel.arrow", "python").returncode == 0
+
+
+needs_the_kernel = pytest.mark.skipif(
+    not is_built(), reason="the compiled kernel is not built (make build)"
+)
+
+
+def test_python_means_the_plain_twins() -> None:
+    process = run(WHICH, "python")
+
+    assert process.stdout.split() == [
+        "False",
+        "millstream.records.plain.crc32c",
+        "millstream.records.plain.arrow_builder",
+    ]
+
+
+@needs_the_kernel
+@pytest.mark.parametrize("implementation", ["compiled", "", None])
+def test_the_kernel_runs_where_it_was_built(implementation: str | None) -> None:
+    process = run(WHICH, implementation)
+
+    assert process.stdout.split() == [
+        "True",
+        "millstream._accel.crc32c",
+        "millstream._accel.arrow_builder",
+    ]
+
+
+def test_another_word_is_refused_with_the_choices() -> None:
+    process = run(WHICH, "Rust")
+
+    assert process.returncode == 1
+    assert last_line(process) == (
+        "ImportError: MILLSTREAM_IMPL is 'Rust'; set it to 'compiled' or 'python', "
+        "or leave it unset"
+    )
+
+
+def test_a_kernel_that_is_half_built_does_not_run() -> None:
+    process = run(HIDE_ONE + WHICH, None)
+
+    assert process.stdout.split()[:2] == ["False", "millstream.records.plain.crc32c"]
+
+
+def test_insisting_on_a_kernel_that_is_not_there_says_what_to_do() -> None:
+    process = run(HIDE_ONE + WHICH, "compiled")
+
+    assert process.returncode == 1
+    assert last_line(process) == (
+        "ImportError: MILLSTREAM_IMPL is 'compiled' but the extension modules were not built; "
+        "install a C compiler and reinstall Millstream, or unset MILLSTREAM_IMPL"
+    )
+
+
+def test_this_process_knows_which_it_runs() -> None:
+    assert isinstance(_accel.COMPILED, bool)
+    assert _accel.IMPLEMENTATIONS == ("compiled", "python")
