@@ -39,12 +39,14 @@ UNDEFINED_END: Final = EpochEnd(UNDEFINED_EPOCH, UNDEFINED_OFFSET)
 class LeaderEpochCache:
     """The epochs of one log, in memory and in its checkpoint file."""
 
-    __slots__ = ("_entries", "_filesystem", "_path")
+    __slots__ = ("_entries", "_filesystem", "_path", "is_dirty")
 
     def __init__(self, filesystem: FileSystem, directory: str) -> None:
         self._filesystem = filesystem
         self._path = f"{directory}/{LEADER_EPOCH_FILE}"
         self._entries: list[EpochEntry] = []
+        self.is_dirty = False
+        """Whether the checkpoint is not what it should be: to be flushed, or flushed again."""
 
     @classmethod
     def load(cls, filesystem: FileSystem, directory: str) -> LeaderEpochCache:
@@ -81,8 +83,7 @@ class LeaderEpochCache:
         Returns whether anything changed. A later batch of the newest epoch changes nothing.
         """
         is_changed = self.assign_in_memory(epoch, start_offset)
-        if is_changed:
-            self.flush()
+        self.flush_if_dirty()
         return is_changed
 
     def assign_in_memory(self, epoch: int, start_offset: int) -> bool:
@@ -97,6 +98,7 @@ class LeaderEpochCache:
         ):
             self._entries.pop()
         self._entries.append(EpochEntry(epoch, start_offset))
+        self.is_dirty = True
         return True
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEnd:
@@ -131,6 +133,7 @@ class LeaderEpochCache:
         if end_offset < 0 or kept == len(self._entries):
             return False
         del self._entries[kept:]
+        self.is_dirty = True
         return True
 
     def truncate_from_start(self, start_offset: int) -> bool:
@@ -139,15 +142,23 @@ class LeaderEpochCache:
         if following == 0 or self._entries[0].start_offset == start_offset:
             return False
         self._entries[:following] = [EpochEntry(self._entries[following - 1].epoch, start_offset)]
+        self.is_dirty = True
         return True
 
     def clear(self) -> None:
         """Forget everything, in memory."""
+        self.is_dirty = self.is_dirty or bool(self._entries)
         self._entries.clear()
 
     def flush(self) -> None:
         """Write the checkpoint."""
         write_epochs(self._filesystem, self._path, self._entries)
+        self.is_dirty = False
+
+    def flush_if_dirty(self) -> None:
+        """Write the checkpoint if it is not up to date; one that failed is tried again."""
+        if self.is_dirty:
+            self.flush()
 
     def move_to(self, directory: str) -> None:
         """Follow a log whose directory was renamed."""

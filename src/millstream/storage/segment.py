@@ -125,7 +125,9 @@ class LogSegment:
         self.indexes.note_batch(position, len(data), last_offset, max_timestamp)
         self.size = position + len(data)
 
-    def append_batches(self, data: ReadableBuffer, batches: Iterable[RecordBatch]) -> None:
+    def append_batches(
+        self, data: ReadableBuffer, batches: Iterable[RecordBatch | LegacyBatch]
+    ) -> None:
         """Write several batches with one write, as a follower got them. All or nothing."""
         summaries = [(batch.size, batch.last_offset, batch.max_timestamp) for batch in batches]
         if sum(size for size, _, _ in summaries) != len(data):

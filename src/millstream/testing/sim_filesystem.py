@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import os
+from copy import deepcopy
 from typing import TYPE_CHECKING, TypeAlias
 
 from millstream.errors import KafkaStorageError
@@ -174,8 +175,11 @@ class SimFileSystem:
     # Faults.
 
     def after_kill(self) -> SimFileSystem:
-        """What the next process finds after `kill -9`: every write and name, no lock."""
-        return self._successor(self._root)
+        """What the next process finds after `kill -9`: every write and name, no lock.
+
+        A copy: the dead process's objects may still hold views of the old files.
+        """
+        return self._successor(deepcopy(self._root))
 
     def after_power_loss(self) -> SimFileSystem:
         """What the next process finds after the machine lost power.

@@ -1,0 +1,318 @@
+"""The segments of one partition as one file of records: append, roll, read, cut, sync.
+
+`UnifiedLog` owns one and adds what records mean: producers, epochs, watermarks. This part only
+knows bytes and offsets. Errors are the operating system's; the owner translates them. One thread
+owns it; a `SyncJob` is what another thread may do for it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from millstream.storage.file_names import DELETED, SEGMENT_EXTENSIONS, segment_file_name
+from millstream.storage.log_results import FetchData, OffsetMetadata
+from millstream.storage.segment import LogSegment
+from millstream.types import INT64_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from random import Random
+
+    from millstream.records.batch import RecordBatch
+    from millstream.records.legacy import LegacyBatch
+    from millstream.storage.config import LogConfig
+    from millstream.storage.filesystem import File, FileSystem
+    from millstream.storage.loader import LoadedLog, LoadRequest
+    from millstream.storage.segments import LogSegments
+    from millstream.types import ReadableBuffer
+
+
+class SyncJob:
+    """What one log had that was not on disk, at one moment. `sync` may run on any thread."""
+
+    __slots__ = (
+        "_active_file",
+        "_closed_paths",
+        "_directory",
+        "_filesystem",
+        "end_offset",
+        "names_version",
+        "truncation_count",
+    )
+
+    def __init__(self, log: LocalLog, active_file: File, closed_paths: list[str]) -> None:
+        self.end_offset = log.log_end_offset
+        self.truncation_count = log.truncation_count
+        self.names_version = log.names_version
+        self._filesystem = log.filesystem
+        self._directory = None if log.are_names_synced else log.directory
+        self._active_file = active_file
+        self._closed_paths = closed_paths
+
+    def sync(self) -> None:
+        """Bring it all to disk, names last."""
+        for path in self._closed_paths:
+            try:
+                file = self._filesystem.open(path)
+            except FileNotFoundError:
+                # Only the owner removes files: the segment was deleted meanwhile, or it
+                # never had this index.
+                continue
+            file.sync()
+        self._active_file.sync()
+        if self._directory is not None:
+            self._filesystem.sync_directory(self._directory)
+
+
+class LocalLog:
+    """The segments, where the log ends, and how much of it is on disk."""
+
+    __slots__ = (
+        "_random",
+        "_synced_names_version",
+        "_unsynced_paths",
+        "config",
+        "directory",
+        "dirty_since_ms",
+        "filesystem",
+        "log_end_offset",
+        "names_version",
+        "recovery_point",
+        "segments",
+        "truncation_count",
+    )
+
+    def __init__(self, request: LoadRequest, loaded: LoadedLog, random: Random) -> None:
+        self.filesystem: FileSystem = request.filesystem
+        self.directory = request.directory
+        self.config: LogConfig = request.config
+        self.segments: LogSegments = loaded.segments
+        self.log_end_offset = loaded.log_end_offset
+        self.recovery_point = loaded.recovery_point
+        self.truncation_count = 0
+        """Changes whenever records are cut off the end."""
+        self.names_version = 0
+        """Changes whenever files come, go or are renamed."""
+        self.dirty_since_ms = INT64_MAX
+        """When the first record was appended that no flush has taken up."""
+        self._synced_names_version = 0
+        self._unsynced_paths: list[str] = []
+        self._random = random
+
+    # Appending.
+
+    def append(self, segment: LogSegment, batch: RecordBatch, now_ms: int) -> None:
+        """Write one batch to the active segment."""
+        segment.append(batch.view, batch.last_offset, batch.max_timestamp)
+        self.log_end_offset = batch.next_offset
+        if now_ms < self.dirty_since_ms:
+            self.dirty_since_ms = now_ms
+
+    def append_batches(
+        self,
+        segment: LogSegment,
+        data: ReadableBuffer,
+        batches: Sequence[RecordBatch | LegacyBatch],
+        now_ms: int,
+    ) -> None:
+        """Write several at once."""
+        segment.append_batches(data, batches)
+        self.log_end_offset = batches[-1].next_offset
+        if now_ms < self.dirty_since_ms:
+            self.dirty_since_ms = now_ms
+
+    def roll(self, base_offset: int, now_ms: int) -> LogSegment:
+        """Close the active segment and begin another at an offset."""
+        active = self.segments.active
+        if active.base_offset == base_offset:
+            # It is empty, and as good as the one that would take its name.
+            return active
+        active.seal()
+        created = self._create_segment(base_offset, now_ms)
+        self.segments.add(created)
+        return created
+
+    # Reading.
+
+    @property
+    def end(self) -> OffsetMetadata:
+        """Where the next record will be."""
+        active = self.segments.active
+        return OffsetMetadata(self.log_end_offset, active.base_offset, active.size)
+
+    def locate(self, offset: int) -> OffsetMetadata:
+        """Where the batch with an offset begins, or the next one that is there."""
+        if offset >= self.log_end_offset:
+            return self.end
+        segment = self.segments.floor(offset)
+        while segment is not None:
+            head = segment.find_batch(offset)
+            if head is not None:
+                return OffsetMetadata(offset, segment.base_offset, head.position)
+            segment = self.segments.higher(segment.base_offset)
+        return self.end
+
+    def read(
+        self, offset: int, bytes_max: int, bound: OffsetMetadata, *, must_progress: bool
+    ) -> FetchData:
+        """The bytes from the batch with an offset on, from one segment and before a bound."""
+        segment = self.segments.floor(offset)
+        while segment is not None and segment.base_offset <= bound.segment_base_offset:
+            is_bound_here = segment.base_offset == bound.segment_base_offset
+            found = segment.read(
+                offset,
+                bytes_max,
+                bound.position if is_bound_here else None,
+                must_progress=must_progress,
+            )
+            if found is not None:
+                records, head = found
+                start = OffsetMetadata(offset, segment.base_offset, head.position)
+                if records.length == 0:
+                    return FetchData(start, None)
+                return FetchData(start, records, records.length < head.size)
+            segment = self.segments.higher(segment.base_offset)
+        return FetchData(bound._replace(offset=offset), None)
+
+    # Cutting.
+
+    def truncate_to(self, offset: int, now_ms: int) -> list[LogSegment]:
+        """Cut everything from an offset on, durably; the segments that went.
+
+        Records before the offset that share a batch with it go too: batches are never split.
+        """
+        self.lower_recovery_point(offset)
+        self.truncation_count += 1
+        gone = [each for each in self.segments if each.base_offset >= offset]
+        self._remove_from_end(gone)
+        if len(self.segments):
+            active = self.segments.active
+            active.truncate_to(offset, now_ms)
+            active.open_file().sync()
+        else:
+            self.segments.add(self._create_segment(offset, now_ms))
+        self.log_end_offset = offset
+        self.sync_names()
+        return gone
+
+    def begin_at(self, offset: int, now_ms: int) -> list[LogSegment]:
+        """Drop everything and go on at an offset, durably; the segments that went."""
+        self.lower_recovery_point(offset)
+        self.truncation_count += 1
+        gone = list(self.segments)
+        self._remove_from_end(gone)
+        self.segments.add(self._create_segment(offset, now_ms))
+        self.log_end_offset = offset
+        self.sync_names()
+        return gone
+
+    def remove_first(self, count: int) -> list[LogSegment]:
+        """Drop the oldest segments; their files wait as `.deleted` until `delete_files`."""
+        gone = list(self.segments)[:count]
+        self._remove(gone)
+        return gone
+
+    def lower_recovery_point(self, offset: int) -> None:
+        """No longer claim that what is at or after an offset is on disk."""
+        self.recovery_point = min(self.recovery_point, offset)
+
+    # The disk.
+
+    @property
+    def are_names_synced(self) -> bool:
+        """Whether the directory's entries are on disk as they are."""
+        return self._synced_names_version == self.names_version
+
+    def wants_flush(self, now_ms: int) -> bool:
+        """Whether `flush.messages` or `flush.ms` ask for a sync."""
+        return (
+            self.log_end_offset - self.recovery_point >= self.config.flush_messages
+            or now_ms - self.dirty_since_ms >= self.config.flush_ms
+        )
+
+    def sync_with_next_flush(self, path: str) -> None:
+        """Another file that goes with the segments; one that is gone by then is fine."""
+        self._unsynced_paths.append(path)
+
+    def begin_flush(self) -> SyncJob:
+        """What must be synced for everything before the log's end to be on disk.
+
+        Of the active segment only the records: its indexes are rebuilt after a crash.
+        """
+        *closed, active = self.segments.from_offset(self.recovery_point)
+        paths = [
+            f"{self.directory}/{segment_file_name(segment.base_offset, extension)}"
+            for segment in closed
+            for extension in SEGMENT_EXTENSIONS
+        ]
+        job = SyncJob(self, active.open_file(), [*paths, *self._unsynced_paths])
+        self._unsynced_paths.clear()
+        self.dirty_since_ms = INT64_MAX
+        return job
+
+    def finish_flush(self, job: SyncJob) -> None:
+        """A job is done: move the recovery point, unless what it synced was cut meanwhile."""
+        if job.truncation_count == self.truncation_count:
+            self.recovery_point = max(self.recovery_point, job.end_offset)
+        self._synced_names_version = max(self._synced_names_version, job.names_version)
+
+    def sync_names(self) -> None:
+        """Bring the directory's entries to disk now."""
+        version = self.names_version
+        if not self.are_names_synced:
+            self.filesystem.sync_directory(self.directory)
+            self._synced_names_version = version
+
+    def close(self) -> None:
+        """Finish and sync all files and let go of them. The whole log is on disk afterwards."""
+        for segment in self.segments:
+            segment.seal()
+        for segment in self.segments.from_offset(self.recovery_point):
+            segment.sync()
+        self.names_version += 1
+        self.sync_names()
+        self.recovery_point = self.log_end_offset
+        self.release()
+
+    def release(self) -> None:
+        """Give back all descriptors and maps; the next use takes new ones."""
+        for segment in self.segments:
+            segment.release()
+
+    def update_config(self, config: LogConfig) -> None:
+        """Take new settings."""
+        self.config = config
+        for segment in self.segments:
+            segment.update_config(config)
+
+    def move_to(self, directory: str) -> None:
+        """Give the directory another name."""
+        self.filesystem.rename(self.directory, directory)
+        self.directory = directory
+        for segment in self.segments:
+            segment.move_to(directory)
+
+    def _create_segment(self, base_offset: int, now_ms: int) -> LogSegment:
+        jitter_ms = self.config.segment_jitter_ms
+        segment = LogSegment.create(
+            self.filesystem,
+            self.directory,
+            base_offset,
+            self.config,
+            now_ms,
+            roll_jitter_ms=self._random.randint(0, jitter_ms) if jitter_ms else 0,
+        )
+        self.names_version += 1
+        return segment
+
+    def _remove_from_end(self, segments: list[LogSegment]) -> None:
+        """Newest first and each for good: whatever a crash leaves of the log has no hole."""
+        for segment in reversed(segments):
+            self._remove([segment])
+            self.sync_names()
+
+    def _remove(self, segments: list[LogSegment]) -> None:
+        self.names_version += 1
+        for segment in segments:
+            segment.change_suffix(DELETED)
+        self.segments.remove(segments)

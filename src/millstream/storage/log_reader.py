@@ -1,0 +1,161 @@
+"""Reads of one partition's log: by offset, by time, and the transactions a reader must skip.
+
+`UnifiedLog` asks, with the bounds already decided. What a read costs does not depend on how long
+the log is. It never changes the log.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from millstream.errors import InvalidArgument
+from millstream.storage.epoch_cache import UNDEFINED_EPOCH
+from millstream.storage.log_results import (
+    EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP,
+    EARLIEST_TIMESTAMP,
+    LATEST_TIERED_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+    NO_TIMESTAMP,
+    FetchData,
+)
+from millstream.storage.time_lookup import TimedRecord, find_by_timestamp
+
+if TYPE_CHECKING:
+    from millstream.storage.epoch_cache import LeaderEpochCache
+    from millstream.storage.local_log import LocalLog
+    from millstream.storage.log_results import OffsetMetadata
+    from millstream.storage.transaction_index import AbortedTransaction
+
+_UNKNOWN: Final = TimedRecord(NO_TIMESTAMP, -1, UNDEFINED_EPOCH)
+_BOUNDS_KEPT: Final = 4
+"""High watermark, last stable offset, and what they were a moment ago."""
+
+
+class LogReader:
+    """Looks things up in the segments of one log."""
+
+    __slots__ = ("_aborted_bases", "_bounds", "_local")
+
+    def __init__(self, local: LocalLog, aborted_base_offsets: list[int]) -> None:
+        self._local = local
+        # Most logs have no aborted transactions, so only segments that had one are asked.
+        self._aborted_bases = aborted_base_offsets
+        # Readers below the end ask for the same few bounds all the time.
+        self._bounds: dict[int, OffsetMetadata] = {}
+
+    def read(
+        self,
+        offset: int,
+        bytes_max: int,
+        bound: int,
+        *,
+        must_progress: bool,
+        with_aborted: bool,
+    ) -> FetchData:
+        """The bytes from an offset on, before a bound."""
+        if offset >= bound:
+            found = FetchData(self.locate(offset), None)
+        else:
+            found = self._local.read(
+                offset, bytes_max, self.locate(bound), must_progress=must_progress
+            )
+        if not with_aborted:
+            return found
+        aborted = () if found.records is None else self._aborted_within(found)
+        return replace(found, aborted_transactions=tuple(aborted))
+
+    def locate(self, offset: int) -> OffsetMetadata:
+        """Where an offset is in the files."""
+        if offset >= self._local.log_end_offset:
+            return self._local.end
+        found = self._bounds.get(offset)
+        if found is None:
+            found = self._local.locate(offset)
+            if len(self._bounds) >= _BOUNDS_KEPT:
+                del self._bounds[next(iter(self._bounds))]
+            self._bounds[offset] = found
+        return found
+
+    def forget_positions(self) -> None:
+        """Segments were cut or replaced: offsets may be elsewhere."""
+        self._bounds.clear()
+
+    # Transactions.
+
+    def note_aborted(self, base_offset: int) -> None:
+        """A segment got an aborted transaction."""
+        position = bisect_left(self._aborted_bases, base_offset)
+        if self._aborted_bases[position : position + 1] != [base_offset]:
+            insort(self._aborted_bases, base_offset)
+
+    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """The aborted transactions with records in [start_offset, end_offset)."""
+        found: list[AbortedTransaction] = []
+        # A transaction is noted in the segment of its marker: this one or any later one.
+        first = self._local.segments.floor(start_offset)
+        start = 0 if first is None else bisect_left(self._aborted_bases, first.base_offset)
+        for base_offset in self._aborted_bases[start:]:
+            segment = self._local.segments.get(base_offset)
+            if segment is not None:
+                search = segment.indexes.transactions.search(start_offset, end_offset)
+                found += search.transactions
+                if search.is_complete:
+                    break
+        return found
+
+    def _aborted_within(self, found: FetchData) -> list[AbortedTransaction]:
+        """Those that have records in the bytes of a read."""
+        if not self._aborted_bases:
+            return []
+        segments = self._local.segments
+        segment = segments.get(found.start.segment_base_offset)
+        assert segment is not None
+        end_offset = segment.upper_bound_offset(found.start.position + found.size)
+        if end_offset is None:
+            following = segments.higher(segment.base_offset)
+            end_offset = self._local.log_end_offset
+            if following is not None:
+                end_offset = following.base_offset
+        return self.aborted_transactions(found.start.offset, end_offset)
+
+    # Time.
+
+    def offset_for_timestamp(
+        self, timestamp: int, log_start_offset: int, bound: int, epochs: LeaderEpochCache
+    ) -> TimedRecord | None:
+        """The first record at or after a time and before a bound, or what a special value asks."""
+        if timestamp >= 0:
+            found = self._first_at_or_after(timestamp, log_start_offset)
+        elif timestamp == MAX_TIMESTAMP:
+            found = self._with_largest_timestamp(log_start_offset)
+        elif timestamp == LATEST_TIMESTAMP:
+            return TimedRecord(NO_TIMESTAMP, bound, epochs.latest_epoch)
+        elif timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
+            epoch = epochs.epoch_for_offset(log_start_offset)
+            epoch = UNDEFINED_EPOCH if epoch is None else epoch
+            return TimedRecord(NO_TIMESTAMP, log_start_offset, epoch)
+        elif timestamp in (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP):
+            return _UNKNOWN  # Nothing of this log is in tiered storage.
+        else:
+            raise InvalidArgument(f"no special timestamp is called {timestamp}")
+        return found if found is not None and found.offset < bound else None
+
+    def _first_at_or_after(self, timestamp: int, log_start_offset: int) -> TimedRecord | None:
+        for segment in self._local.segments.from_offset(log_start_offset):
+            if segment.largest.timestamp >= timestamp:
+                found = find_by_timestamp(segment, timestamp, log_start_offset)
+                if found is not None:
+                    return found
+        return None
+
+    def _with_largest_timestamp(self, log_start_offset: int) -> TimedRecord | None:
+        """The first record that has the largest timestamp of all."""
+        segments = self._local.segments.from_offset(log_start_offset)
+        newest = max(segments, key=lambda segment: segment.largest.timestamp)
+        if newest.largest.timestamp < 0:
+            return None
+        return find_by_timestamp(newest, newest.largest.timestamp, log_start_offset)
