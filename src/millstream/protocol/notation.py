@@ -90,8 +90,9 @@ class Field(NamedTuple):
     versions: VersionRange
     nullable: VersionRange
     default: Default
-    """Of a scalar; None where the field is null unless set. Arrays and structs: see `is_null`."""
+    """Of a scalar. None for arrays, structs and whatever is null unless set."""
     has_null_default: bool
+    """Whether an unset field is null; an array or struct is empty or made of defaults otherwise."""
     tag: int | None
     is_ignorable: bool
     is_never_compact: bool
