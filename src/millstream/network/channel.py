@@ -14,9 +14,11 @@ from millstream.errors import ProtocolError
 from millstream.network import preamble
 from millstream.network.endpoint import host_and_port
 from millstream.network.header import (
+    FRAME_HEADER_BYTES,
     FRAME_SIZE_BYTES,
     REQUEST_BYTES_MIN,
     body_start,
+    require_served,
     unpack_header,
 )
 from millstream.network.liveness import NEVER_MS, Expiry, Liveness
@@ -32,7 +34,7 @@ from millstream.network.request import (
     Response,
 )
 from millstream.network.request_channel import InFlight, Mute
-from millstream.network.senders import Sender, SocketSender, TransportSender
+from millstream.network.senders import GATHER_BYTES_MAX, Sender, SocketSender, TransportSender
 
 if TYPE_CHECKING:
     import socket
@@ -49,7 +51,6 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
 
     __slots__ = (
         "_handle",
-        "_has_parts",
         "_header_versions",
         "_in_flight",
         "_is_handling",
@@ -86,7 +87,6 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
         self._receiver = Receiver(processor)
         self._in_flight = InFlight(processor.requests)
         self._out: list[ResponsePart] = []
-        self._has_parts = False
         self._is_handling = False
         self._is_paused = False
         self._muted = 0
@@ -168,7 +168,7 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
         size_max = self._size_max
         received_ms = self.liveness.last_active_ms
         handle = self._handle
-        count = 0
+        count = out_bytes = 0
         try:
             while end - start >= 14 and not self._muted:
                 size, api, correlation_id, client_id_length = unpack_header(buffer, start)
@@ -201,15 +201,19 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
                 start = frame_end
                 count += 1
                 response = handle(request)
-                if response.__class__ is bytes and not self._in_flight and not request.is_retained:
+                if isinstance(response, bytes) and not self._in_flight and not request.is_retained:
                     self._out.append(response)
+                    out_bytes += len(response)
+                    if out_bytes > GATHER_BYTES_MAX:
+                        self._write()
+                        out_bytes = 0
                 else:
                     self._settle(request, response)
         finally:
             receiver.start = start
             self._processor.requests_received += count
         if end - start >= FRAME_SIZE_BYTES and not self._muted:
-            self._check_size(buffer, start, end)
+            self._check_beginning(buffer, start, end)
 
     def _settle(self, request: Request, response: Response | Outcome) -> None:
         """Everything but a plain answer to a request with none waiting before it."""
@@ -230,13 +234,14 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
         if len(self._in_flight) >= self._processor.config.in_flight_requests_max:
             self._mute(Mute.IN_FLIGHT)
 
-    def _check_size(self, buffer: memoryview, start: int, end: int) -> None:
-        """Whether the frame whose rest has yet to come may come at all."""
+    def _check_beginning(self, buffer: memoryview, start: int, end: int) -> None:
+        """Refuse a frame whose rest has yet to come as soon as it can be seen to be bad."""
         size = int.from_bytes(buffer[start : start + FRAME_SIZE_BYTES], "big", signed=True)
-        if REQUEST_BYTES_MIN <= size <= self._size_max:
-            return
-        first_bytes = bytes(buffer[start : min(end, start + 8)])
-        self._reject(*preamble.describe(first_bytes, size, self._size_max))
+        if not REQUEST_BYTES_MIN <= size <= self._size_max:
+            first_bytes = bytes(buffer[start : min(end, start + 8)])
+            self._reject(*preamble.describe(first_bytes, size, self._size_max))
+        elif end - start >= FRAME_HEADER_BYTES:
+            require_served(unpack_header(buffer, start)[1], self._header_versions)
 
     def _reject(self, kind: str, reason: str) -> None:
         self._processor.requests_rejected += 1
@@ -268,22 +273,13 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
             self._resume()
 
     def _flush(self) -> None:
+        """Send what is due, and close if that was all this connection waited for."""
         if not self.is_open:
             return
         if self._in_flight:
             self._emit_answered()
         if self._out:
-            sender = self._sender
-            assert sender is not None
-            out, self._out = self._out, []
-            if self._has_parts:
-                self._has_parts = False
-                sender.send_parts(out)
-            else:
-                data = cast("list[bytes]", out)
-                sender.send_bytes(data[0] if len(data) == 1 else b"".join(data))
-            if sender.is_blocked:
-                self._output_blocked(sender)
+            self._write()
         if self._muted & _CLOSING:
             self._close_if_done()
 
@@ -298,10 +294,19 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
         if isinstance(response, bytes):
             self._out.append(response)
         elif isinstance(response, list):
-            self._has_parts = True
             self._out.extend(response)
+            self._write()
         elif response is CLOSE:
             self._give_up()
+
+    def _write(self) -> None:
+        sender = self._sender
+        if sender is None or not self.is_open:
+            return
+        out, self._out = self._out, []
+        sender.send(out)
+        if sender.is_blocked:
+            self._output_blocked(sender)
 
     def _output_blocked(self, sender: Sender) -> None:
         if sender.is_congested:

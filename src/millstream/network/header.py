@@ -39,13 +39,19 @@ def body_start(
         raise DecodeError(
             f"a client id of {client_id_length} bytes", message="RequestHeader", position=8
         )
-    version = header_versions.get(api)
-    if version == 2:
+    require_served(api, header_versions)
+    if header_versions.get(api) == 2:
         return _skip_tagged_fields(buffer[:frame_end], body)
-    # An ApiVersions request of a version we do not know is answered without being read.
-    if version is None and api >> 16 != _API_VERSIONS:
-        raise DecodeError(f"API key {api >> 16} version {api & 0xFFFF} is not served here")
     return body
+
+
+def require_served(api: int, header_versions: Mapping[int, int]) -> None:
+    """Refuse an API version that the listener does not answer.
+
+    An ApiVersions request of an unknown version passes: it is answered without being read.
+    """
+    if api not in header_versions and api >> 16 != _API_VERSIONS:
+        raise DecodeError(f"API key {api >> 16} version {api & 0xFFFF} is not served here")
 
 
 def _skip_tagged_fields(frame: memoryview, position: int) -> int:

@@ -572,6 +572,7 @@ def _negative_client_id(valid: bytes) -> bytes:
         (lambda _: b"\0\0\0\x05abcde", "a request of 5 bytes"),
         (lambda _: b"\x7f\xff\xff\xff", "socket.request.max.bytes is 104857600"),
         (_unknown_api, "API key 999 version 1 is not served here"),
+        (lambda _: bytes(range(256)), "API key 1029 version 1543 is not served here"),
         (_unknown_version, "API key 3 version 99 is not served here"),
         (_negative_key, "API key 65535"),
         (_long_client_id, "a client id of 32767 bytes"),

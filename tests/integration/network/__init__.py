@@ -1,0 +1,1 @@
+"""The socket server under real clients, good and bad."""
