@@ -47,6 +47,11 @@ def compiled() -> Any:
     return _namespace("compiled", crc32c, murmur2, record_codec, arrow)
 
 
+def available() -> list[Any]:
+    """The kernels that can run here."""
+    return [PLAIN, compiled()] if _accel.COMPILED else [PLAIN]
+
+
 @pytest.fixture(params=["plain", "compiled"])
 def kernel(request: pytest.FixtureRequest) -> Any:
     """Each kernel in turn."""

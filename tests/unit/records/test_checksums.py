@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
@@ -11,12 +12,23 @@ def test_crc32c_of_the_check_string(kernel: Any) -> None:
     assert kernel.crc32c(b"123456789") == 0xE3069283
 
 
-@pytest.mark.parametrize("size", [0, 1, 3, 4, 7, 8, 15, 16, 17, 31, 32, 33, 100, 1000, 5000])
+@pytest.mark.parametrize("size", [0, 1, 3, 4, 7, 8, 15, 16, 17, 33, 100, 2047, 2048, 20_001])
 def test_crc32c_does_not_depend_on_where_the_data_is_cut(kernel: Any, size: int) -> None:
     data = bytes(i * 7 & 0xFF for i in range(size))
 
     for cut in {0, 1, size // 3, size // 2, size}:
         assert kernel.crc32c(data[cut:], kernel.crc32c(data[:cut])) == kernel.crc32c(data)
+
+
+@pytest.mark.parametrize("size", [2_048, 16_385, 262_144, 300_001])
+def test_crc32c_of_long_data_is_that_of_its_pieces(kernel: Any, size: int) -> None:
+    data = Random(size).randbytes(size)
+
+    crc = 77
+    for start in range(0, size, 1000):
+        crc = kernel.crc32c(data[start : start + 1000], crc)
+
+    assert kernel.crc32c(data, 77) == crc
 
 
 @pytest.mark.parametrize(
