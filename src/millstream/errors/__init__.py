@@ -16,6 +16,7 @@ from millstream.errors.base import (
     InvalidArgument,
     MillstreamError,
     ProtocolError,
+    QuorumFault,
     RetriableError,
     StaleMetadataError,
 )
@@ -68,6 +69,7 @@ __all__ = [
     "InvalidArgument",
     "MillstreamError",
     "ProtocolError",
+    "QuorumFault",
     "RetriableError",
     "StaleMetadataError",
     "class_for_code",

@@ -2,6 +2,7 @@
 
 MillstreamError
 ├── InvalidArgument (also a ValueError)     the caller passed a value that cannot be used
+├── QuorumFault                             the metadata quorum broke a promise: stop the node
 ├── ProtocolError                           bytes or values that are not the protocol
 │   ├── DecodeError                         the other side's bytes are wrong
 │   ├── EncodeError                         our value does not fit the version
@@ -22,6 +23,10 @@ class MillstreamError(Exception):
 
 class InvalidArgument(MillstreamError, ValueError):
     """A value that a caller passed cannot be used; the message says which and what would do."""
+
+
+class QuorumFault(MillstreamError):
+    """The metadata quorum lost or changed what was committed; going on would spread the damage."""
 
 
 class ProtocolError(MillstreamError):

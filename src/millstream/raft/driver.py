@@ -1,0 +1,276 @@
+"""The only module of raft with hands: performs the core's decisions over the ports, in order.
+
+`node` makes one per process and calls it from one thread, usually the event loop: when a request,
+an answer or the alarm comes, or the controller has records. It never waits; what takes time (a
+flush on a worker thread, the network) is reported back by whoever does it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, assert_never
+
+from millstream.errors import InvalidArgument
+from millstream.raft.core import RaftCore
+from millstream.raft.effects import (
+    AcceptSubmission,
+    AdvanceHighWatermark,
+    AppendToLog,
+    ChangeLeadership,
+    CompleteShutdown,
+    DeleteBefore,
+    FlushLog,
+    InstallSnapshot,
+    PersistElection,
+    RefuseSubmission,
+    Respond,
+    RespondWithRecords,
+    RespondWithSnapshot,
+    SendRequest,
+    TruncateLog,
+    Warn,
+    WriteSnapshotChunk,
+)
+from millstream.raft.events import (
+    LogFlushed,
+    PruneLog,
+    RequestFailed,
+    RequestReceived,
+    Resign,
+    ResponseReceived,
+    ShutDown,
+    SnapshotCreated,
+    SnapshotInstalled,
+    Submit,
+    Tick,
+    UpgradeKRaftVersion,
+)
+from millstream.raft.recovery import read_quorum_of_snapshot, recover
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from random import Random
+
+    from millstream.clock import Clock
+    from millstream.protocol.message import Message
+    from millstream.raft.config import QuorumConfig
+    from millstream.raft.effects import Effect
+    from millstream.raft.events import Event
+    from millstream.raft.ports import (
+        Alarm,
+        NetworkChannel,
+        QuorumStateStore,
+        RaftListener,
+        ReplicatedLog,
+    )
+    from millstream.raft.replica import LocalNode
+    from millstream.types import OffsetAndEpoch, ReadableBuffer
+
+_logger = logging.getLogger(__name__)
+
+
+class RaftDriver:
+    """One replica at work. Not thread-safe: one thread calls everything."""
+
+    def __init__(
+        self,
+        local: LocalNode,
+        config: QuorumConfig,
+        *,
+        random: Random,
+        clock: Clock,
+        log: ReplicatedLog,
+        store: QuorumStateStore,
+        network: NetworkChannel,
+        alarm: Alarm,
+        listener: RaftListener,
+    ) -> None:
+        self._clock = clock
+        self._log = log
+        self._store = store
+        self._network = network
+        self._alarm = alarm
+        self._listener = listener
+        self._events: deque[Event] = deque()
+        self._notices: deque[Callable[[], None]] = deque()
+        self._is_stepping = False
+        self._is_notifying = False
+        self._last_token = 0
+        self._respond: dict[object, Callable[[Message], None]] = {}
+        self._outcomes: dict[object, AcceptSubmission | RefuseSubmission] = {}
+        self.core = RaftCore(local, config, random, recover(log, store, config, local.listener))
+
+    # --- What others call ---
+
+    def start(self) -> None:
+        """Begin: a quorum of one has its leader when this returns, if its log flushes at once."""
+        self._run(self.core.start(self._clock.monotonic_ms(), self._clock.wall_ms()))
+
+    def tick(self) -> None:
+        """The alarm has gone off."""
+        self._happen(Tick())
+
+    def handle(
+        self, request: Message, version: int, listener: str, respond: Callable[[Message], None]
+    ) -> None:
+        """Take a request of another node or a tool; `respond` gets the answer, now or later."""
+        self._last_token += 1
+        self._respond[self._last_token] = respond
+        self._happen(RequestReceived(self._last_token, request, version, listener))
+
+    def response_received(self, request_id: int, response: Message) -> None:
+        """The network has an answer."""
+        self._happen(ResponseReceived(request_id, response))
+
+    def request_failed(self, request_id: int) -> None:
+        """The network will have no answer."""
+        self._happen(RequestFailed(request_id))
+
+    def submit(self, epoch: int, records: Sequence[ReadableBuffer]) -> tuple[int, int]:
+        """Give records to the log, if we lead `epoch`; their first offset and the one after.
+
+        They are committed when the high watermark passes them. Raises the reason if not accepted.
+        """
+        self._last_token += 1
+        return self._outcome_of(Submit(self._last_token, epoch, records))
+
+    def upgrade_kraft_version(self, version: int) -> tuple[int, int]:
+        """Make the voters changeable; offsets as with `submit`, both the same if it was so."""
+        self._last_token += 1
+        return self._outcome_of(UpgradeKRaftVersion(self._last_token, version))
+
+    def snapshot_created(self, snapshot_id: OffsetAndEpoch, size: int) -> None:
+        """The state machine has written a snapshot, completely and durably."""
+        self._happen(SnapshotCreated(snapshot_id, size))
+
+    def prune_log(self, snapshot_id: OffsetAndEpoch) -> None:
+        """Keep no more than this snapshot and what follows."""
+        self._happen(PruneLog(snapshot_id))
+
+    def resign(self, epoch: int) -> None:
+        """Give up leadership of an epoch, if we have it."""
+        self._happen(Resign(epoch))
+
+    def shut_down(self, timeout_ms: int) -> None:
+        """Hand over leadership; the listener hears when it is done."""
+        self._happen(ShutDown(timeout_ms))
+
+    # --- How it works ---
+
+    def _outcome_of(self, event: Submit | UpgradeKRaftVersion) -> tuple[int, int]:
+        assert not self._is_stepping, "a port must not submit"
+        self._happen(event)
+        outcome = self._outcomes.pop(event.token, None)
+        if isinstance(outcome, AcceptSubmission):
+            return outcome.base_offset, outcome.end_offset
+        if isinstance(outcome, RefuseSubmission):
+            raise outcome.error
+        raise InvalidArgument("the replica was shut down")
+
+    def _happen(self, event: Event) -> None:
+        self._events.append(event)
+        if not self._is_stepping:
+            self._run([])
+
+    def _run(self, effects: list[Effect]) -> None:
+        """Perform, step while something has happened, and tell the listener in between.
+
+        The listener is told between steps, so it may submit at once; what it is told then comes
+        after what it is being told.
+        """
+        self._perform_all(effects)
+        self._step_all()
+        if self._is_notifying:
+            return
+        self._is_notifying = True
+        try:
+            while self._notices:
+                self._notices.popleft()()
+        finally:
+            self._is_notifying = False
+        self._alarm.set(self.core.next_deadline_ms())
+
+    def _step_all(self) -> None:
+        while self._events:
+            event = self._events.popleft()
+            now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.wall_ms()
+            self._perform_all(self.core.step(event, now_ms, wall_ms))
+
+    def _perform_all(self, effects: list[Effect]) -> None:
+        self._is_stepping = True
+        try:
+            for effect in effects:
+                self._perform(effect)
+        finally:
+            self._is_stepping = False
+
+    def _tell(self, notice: Callable[..., None], *about: object) -> None:
+        self._notices.append(partial(notice, *about))
+
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case PersistElection(election, kraft_version, voter_ids):
+                self._store.write(election, kraft_version, voter_ids)
+            case SendRequest(request_id, peer, message):
+                self._network.send(request_id, peer, message)
+            case AcceptSubmission(token) | RefuseSubmission(token):
+                self._outcomes[token] = effect
+            case ChangeLeadership(leader_id, epoch):
+                self._tell(self._listener.leadership_changed, leader_id, epoch)
+            case CompleteShutdown():
+                self._tell(self._listener.shutdown_completed)
+            case Warn(text):
+                _logger.warning("%s", text)
+            case Respond() | RespondWithRecords() | RespondWithSnapshot():
+                self._answer(effect)
+            case _:
+                self._perform_on_log(effect)
+
+    def _perform_on_log(
+        self,
+        effect: AppendToLog
+        | TruncateLog
+        | FlushLog
+        | AdvanceHighWatermark
+        | WriteSnapshotChunk
+        | InstallSnapshot
+        | DeleteBefore,
+    ) -> None:
+        match effect:
+            case AppendToLog(batches):
+                self._log.append(batches)
+            case TruncateLog(offset):
+                self._log.truncate_to(offset)
+            case FlushLog(flush_id):
+                self._log.flush(lambda: self._happen(LogFlushed(flush_id)))
+            case AdvanceHighWatermark(offset):
+                self._log.set_high_watermark(offset)
+                self._tell(self._listener.committed, offset)
+            case WriteSnapshotChunk(snapshot_id, position, data):
+                self._log.write_snapshot(snapshot_id, position, data)
+            case InstallSnapshot(snapshot_id, size):
+                self._install(snapshot_id, size)
+            case DeleteBefore(snapshot_id):
+                self._log.delete_before(snapshot_id)
+            case _:
+                assert_never(effect)
+
+    def _install(self, snapshot_id: OffsetAndEpoch, size: int) -> None:
+        self._log.install_snapshot(snapshot_id)
+        kraft_version, voters = read_quorum_of_snapshot(self._log, snapshot_id)
+        # Before anything that is waiting: the core does not know its voters until then.
+        self._events.appendleft(SnapshotInstalled(snapshot_id, size, kraft_version, voters))
+        self._tell(self._listener.snapshot_installed, snapshot_id)
+
+    def _answer(self, effect: Respond | RespondWithRecords | RespondWithSnapshot) -> None:
+        respond = self._respond.pop(effect.token)
+        match effect:
+            case RespondWithRecords(_, response, offset, bytes_max):
+                records = self._log.read(offset, bytes_max)
+                response.responses[0].partitions[0].records = records
+            case RespondWithSnapshot(_, response, snapshot_id, position, bytes_max):
+                piece = self._log.read_snapshot(snapshot_id, position, bytes_max)
+                response.topics[0].partitions[0].unaligned_records = piece
+        respond(effect.message)

@@ -1,0 +1,1 @@
+"""Seeded clusters with faults; invariants are checked after every event."""
