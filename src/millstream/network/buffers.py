@@ -15,14 +15,14 @@ CARRIED_BYTES_MAX: Final = 32 * 1024
 KEPT_BYTES_MAX: Final = 32 * 1024 * 1024
 KEPT_BUFFERS_MAX: Final = 32
 _GRAIN_BYTES: Final = 16 * 1024
-_GROWTH: Final = 4
+_GROWTH: Final = 8
 
 
 def growth_bytes(frame_bytes: int, received_bytes: int) -> int:
     """How large a buffer to give to a frame of which so much has arrived.
 
-    A peer makes us allocate four times what it has sent, whatever size it claims; a buffer that
-    is outgrown is copied, which at this factor costs a third of the frame at most.
+    A peer makes us allocate eight times what it has sent, whatever size it claims; a buffer that
+    is outgrown is copied, which at this factor costs a seventh of the frame at most.
     """
     wanted = min(frame_bytes, max(received_bytes * _GROWTH, _GRAIN_BYTES))
     return -(-wanted // _GRAIN_BYTES) * _GRAIN_BYTES

@@ -17,7 +17,7 @@ from millstream.network import PENDING, Outcome, Request, Response
 from tests.integration.network.harness import Region, Served, answer, echo, frame, serving, until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
+    from collections.abc import Callable, Coroutine
     from pathlib import Path
 
     Run = Callable[[Coroutine[Any, Any, None]], None]
@@ -28,7 +28,7 @@ FILE_BYTES = 3_000_000
 
 
 @pytest.fixture
-def content(tmp_path: Path) -> Iterator[tuple[Path, bytes]]:
+def content(tmp_path: Path) -> tuple[Path, bytes]:
     """A file whose every part is different."""
     data = random.Random(4).randbytes(FILE_BYTES)
     path = tmp_path / "segment.log"

@@ -55,6 +55,11 @@ def answer(request: Request, body: bytes = b"") -> bytes:
     return struct.pack(">ii", 4 + len(body), request.correlation_id) + body
 
 
+def echo(request: Request) -> Response | Outcome:
+    """Answer with the body."""
+    return answer(request, bytes(request.buffer[request.body : request.end]))
+
+
 def answered_ids(stream: bytes) -> list[int]:
     """The correlation ids of whole response frames."""
     ids = []
