@@ -46,7 +46,6 @@ def kernel_extensions() -> list[Extension]:
             [str(source)],
             depends=shared,
             extra_compile_args=["-O3", "-g0"],
-            optional=True,
         )
         for source in sorted(KERNEL.glob("*.pyx"))
     ]
@@ -54,6 +53,8 @@ def kernel_extensions() -> list[Extension]:
     built: list[Extension] = cythonize(  # type: ignore[no-untyped-call]  # Cython has no types
         extensions, compiler_directives=directives
     )
+    for extension in built:
+        extension.optional = True  # Here, because cythonize() does not hand it on.
     return built
 
 
