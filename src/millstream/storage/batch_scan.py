@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from millstream.errors import CorruptMessage
 from millstream.records.batch import RecordBatch
 from millstream.records.layout import (
-    HEADER_SIZE,
     LENGTH_AT,
+    LENGTH_MIN,
     LOG_OVERHEAD,
     MAGIC,
     MAGIC_AT,
@@ -39,6 +39,7 @@ BATCH_WINDOW_BYTES: Final = 1 << 20
 # Base offset, length, leader epoch, magic, crc, attributes, last offset delta, base and max
 # timestamp. In the old formats the timestamp is behind the attributes, in other places.
 _HEAD = Struct(">qiibIhiqq")
+_GLANCE = Struct(">qi4xb6xi")  # Base offset, length, magic, last offset delta.
 _LEGACY_TIMESTAMP = Struct(">q")
 _LEGACY_TIMESTAMP_AT: Final = 18
 _LENGTH = Struct(">i")
@@ -96,6 +97,33 @@ def scan_heads(file: File, position: int, end: int) -> Iterator[BatchHead]:
             )
         yield head
         position = head.end
+
+
+def find_head(file: File, position: int, end: int, offset: int) -> BatchHead | None:
+    """The first batch from a position on that ends at or after an offset.
+
+    The same as a search through `scan_heads`, without a value for each batch passed over.
+    """
+    window = b""
+    start = 0
+    unpack = _GLANCE.unpack_from
+    while position < end:
+        if start + _HEAD.size > len(window):
+            window = file.pread(min(HEAD_WINDOW_BYTES, end - position), position)
+            start = 0
+            if len(window) < _HEAD.size:
+                break
+        base_offset, length, magic, delta = unpack(window, start)
+        size = LOG_OVERHEAD + length
+        if magic != MAGIC or length < LENGTH_MIN or delta < 0 or position + size > end:
+            break
+        if base_offset + delta >= offset:
+            return _read_head(window, start, position, file.path)
+        start += size
+        position += size
+    # At the end there is nothing; at anything unusual the careful way decides.
+    heads = scan_heads(file, position, end)
+    return next((head for head in heads if head.last_offset >= offset), None)
 
 
 def scan_batches(file: File, position: int, end: int) -> Iterator[BatchAt]:
@@ -187,7 +215,7 @@ def _read_head(window: bytes, start: int, position: int, path: str) -> BatchHead
 def _checked_size(length: int, magic: int, position: int, path: str) -> int:
     if magic > MAGIC:
         raise CorruptMessage(f"{path}, byte {position}: magic {magic} is not known")
-    length_min = HEADER_SIZE - LOG_OVERHEAD if magic == MAGIC else LegacyBatch.LENGTH_MIN[magic]
+    length_min = LENGTH_MIN if magic == MAGIC else LegacyBatch.LENGTH_MIN[magic]
     if length < length_min:
         raise CorruptMessage(f"{path}, byte {position}: a batch cannot have length {length}")
     return LOG_OVERHEAD + length

@@ -58,6 +58,7 @@ class SparseIndex:
         "_entry_count",
         "_file",
         "_filesystem",
+        "_last",
         "_map",
         "_pending",
         "base_offset",
@@ -75,6 +76,7 @@ class SparseIndex:
         self._filesystem = filesystem
         self._entry_count = _UNKNOWN
         self._pending = bytearray()
+        self._last: tuple[int, int] | None = None  # The last entry, where it is known.
         self._file: File | None = None
         self._map: FileMap | None = None
 
@@ -110,6 +112,7 @@ class SparseIndex:
     def clear(self) -> None:
         """Begin again without entries: to rebuild."""
         self._pending.clear()
+        self._last = None
         self._unmap()
         self._file = None
         if self.exists():
@@ -138,8 +141,9 @@ class SparseIndex:
             )
         self._entry_count = size // self.ENTRY_BYTES
 
-    def _append_bytes(self, entry: bytes) -> None:
+    def _append_entry(self, entry: bytes, last: tuple[int, int]) -> None:
         self._pending += entry
+        self._last = last
         self._entry_count += 1
         if len(self._pending) >= _PENDING_BYTES_MAX:
             # A disk that has no room for hints need not refuse records: try again later.
@@ -219,6 +223,7 @@ class SparseIndex:
         dropped_bytes = (self.entry_count - entry_count) * self.ENTRY_BYTES
         if dropped_bytes > 0:
             del self._pending[max(len(self._pending) - dropped_bytes, 0) :]
+            self._last = None
             self._entry_count = entry_count
 
     def _relative(self, offset: int) -> int:
@@ -243,8 +248,11 @@ class OffsetIndex(SparseIndex):
     @property
     def last_entry(self) -> OffsetPosition:
         """The last entry, or the beginning of the segment."""
-        count = self.entry_count
-        return self.entry(count - 1) if count else OffsetPosition(self.base_offset, 0)
+        last = self._last
+        if last is None:
+            count = self.entry_count
+            last = self.entry(count - 1) if count else OffsetPosition(self.base_offset, 0)
+        return OffsetPosition(*last)
 
     def entry(self, slot: int) -> OffsetPosition:
         """One entry by its number."""
@@ -253,13 +261,14 @@ class OffsetIndex(SparseIndex):
 
     def append(self, offset: int, position: int) -> None:
         """Add an entry; offsets increase strictly."""
-        if self.is_full:
-            raise InvalidArgument(f"{self.path} is full ({self.entry_count} entries)")
-        if self.entry_count and offset <= self.last_entry.offset:
-            raise InvalidArgument(
-                f"{self.path}: offset {offset} does not follow {self.last_entry.offset}"
-            )
-        self._append_bytes(_OFFSET_ENTRY.pack(self._relative(offset), position))
+        count = self.entry_count
+        if count >= self.entry_count_max:
+            raise InvalidArgument(f"{self.path} is full ({count} entries)")
+        last_offset, _ = self._last or self.last_entry
+        if count and offset <= last_offset:
+            raise InvalidArgument(f"{self.path}: offset {offset} does not follow {last_offset}")
+        entry = _OFFSET_ENTRY.pack(self._relative(offset), position)
+        self._append_entry(entry, (offset, position))
 
     def lookup(self, offset: int) -> OffsetPosition:
         """The last entry at or before an offset, or the beginning of the segment."""
@@ -304,8 +313,11 @@ class TimeIndex(SparseIndex):
     @property
     def last_entry(self) -> TimestampOffset:
         """The last entry, or "nothing known" at the base offset."""
-        count = self.entry_count
-        return self.entry(count - 1) if count else TimestampOffset(-1, self.base_offset)
+        last = self._last
+        if last is None:
+            count = self.entry_count
+            last = self.entry(count - 1) if count else TimestampOffset(-1, self.base_offset)
+        return TimestampOffset(*last)
 
     def entry(self, slot: int) -> TimestampOffset:
         """One entry by its number."""
@@ -314,14 +326,16 @@ class TimeIndex(SparseIndex):
 
     def append_if_later(self, timestamp: int, offset: int, *, is_last: bool = False) -> None:
         """Add an entry unless its timestamp is known already; the last may use the kept slot."""
-        if self.entry_count >= self.entry_count_max or (self.is_full and not is_last):
-            raise InvalidArgument(f"{self.path} is full ({self.entry_count} entries)")
-        last = self.last_entry
-        if timestamp <= last.timestamp:
+        count = self.entry_count
+        if count >= self.entry_count_max - (not is_last):
+            raise InvalidArgument(f"{self.path} is full ({count} entries)")
+        last_timestamp, last_offset = self._last or self.last_entry
+        if timestamp <= last_timestamp:
             return
-        if offset < last.offset:
-            raise InvalidArgument(f"{self.path}: offset {offset} does not follow {last.offset}")
-        self._append_bytes(_TIME_ENTRY.pack(timestamp, self._relative(offset)))
+        if offset < last_offset:
+            raise InvalidArgument(f"{self.path}: offset {offset} does not follow {last_offset}")
+        entry = _TIME_ENTRY.pack(timestamp, self._relative(offset))
+        self._append_entry(entry, (timestamp, offset))
 
     def lookup(self, timestamp: int) -> TimestampOffset:
         """The last entry not later than a timestamp, or the beginning of the segment."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from millstream.errors import CorruptMessage, InvalidArgument
 from millstream.storage.batch_scan import (
     SegmentRead,
+    find_head,
     scan_batches,
     scan_good_batches,
     scan_heads,
@@ -142,11 +143,8 @@ class LogSegment:
         self, incoming_bytes: int, last_offset: int, max_timestamp: int, now_ms: int
     ) -> bool:
         """Whether a batch belongs into a new segment: by size, age, a full index or its offset."""
-        if (
-            self.size > self._size_max - incoming_bytes
-            or last_offset - self.base_offset > RELATIVE_OFFSET_MAX
-            or self.indexes.is_full
-        ):
+        is_too_far = last_offset - self.base_offset > RELATIVE_OFFSET_MAX
+        if self.size > self._size_max - incoming_bytes or is_too_far or self.indexes.is_full:
             return True
         return self.size > 0 and self.age_ms(max_timestamp, now_ms) > self._age_max_ms
 
@@ -189,7 +187,7 @@ class LogSegment:
     def find_batch(self, offset: int) -> BatchHead | None:
         """The first batch that ends at or after an offset."""
         try:
-            return next((h for h in self._heads_near(offset) if h.last_offset >= offset), None)
+            return self._find(offset)
         except (CorruptIndex, CorruptMessage) as error:
             if not self.distrust_indexes(error):
                 raise
@@ -230,10 +228,8 @@ class LogSegment:
         if self.size == 0:
             return self.base_offset
         last_indexed = self._ready_indexes().offsets.last_entry.offset
-        head = self.find_batch(last_indexed)
-        for later in self.heads(head.end) if head is not None else ():
-            head = later
-        return self.base_offset if head is None else head.last_offset + 1
+        last_offsets = (head.last_offset for head in self._heads_from(last_indexed))
+        return max(last_offsets, default=self.base_offset - 1) + 1
 
     def recover(self, on_batch: Callable[[RecordBatch | LegacyBatch], None] | None = None) -> int:
         """Verify every batch, cut at the first bad one, rebuild the indexes; the bytes cut.
@@ -274,7 +270,11 @@ class LogSegment:
             self.open_file().truncate(self.size)
         if self.size == 0:
             self.created_ms, self._first_timestamp = now_ms, None
-        self.indexes.resume(self._load_largest())
+        largest = self.indexes.times.last_entry
+        for kept in self._heads_from(largest.offset):
+            if kept.max_timestamp > largest.timestamp:
+                largest = TimestampOffset(kept.max_timestamp, kept.last_offset)
+        self.indexes.resume(largest)
         return cut
 
     def sync_log(self) -> None:
@@ -325,17 +325,21 @@ class LogSegment:
 
     def _write(self, data: ReadableBuffer, position: int) -> None:
         if not self._is_ready:
-            self._prepare()
+            self._ready_indexes()
         file = self._file or self.open_file()
         try:
             file.pwrite(data, position)
         except OSError:
-            # Part of it may be in the file. It is beyond `size`, so nobody reads it, and the
-            # next append overwrites it; still, a disk that can cut it off should.
+            # What is in the file is beyond `size`: never read, and overwritten by the next append.
             with suppress(OSError):
                 file.truncate(position)
             raise
         self._is_changed = True
+
+    def _heads_from(self, offset: int) -> Iterator[BatchHead]:
+        """The heads from the batch of an offset on."""
+        first = self.find_batch(offset)
+        return self.heads(self.size if first is None else first.position)
 
     def _require_near(self, last_offset: int) -> None:
         if not 0 <= last_offset - self.base_offset <= RELATIVE_OFFSET_MAX:
@@ -344,37 +348,35 @@ class LogSegment:
             )
 
     def _ready_indexes(self) -> SegmentIndexes:
+        """The indexes; the first use of an existing segment has a look at them."""
         if not self._is_ready:
-            self._prepare()
+            self._is_ready = True
+            if self.size == 0:
+                self.indexes.clear()
+                return self.indexes
+            try:
+                self.indexes.check(self.size)
+                self.indexes.resume(self._indexed_largest())
+            except (CorruptIndex, CorruptMessage) as error:
+                self.distrust_indexes(error)
         return self.indexes
 
-    def _prepare(self) -> None:
-        """What the first use of an existing segment costs: look at its indexes."""
-        self._is_ready = True
-        if self.size == 0:
-            self.indexes.clear()
-            return
-        try:
-            self.indexes.check(self.size)
-            self.indexes.resume(self._load_largest())
-        except (CorruptIndex, CorruptMessage) as error:
-            self.distrust_indexes(error)
-
-    def _heads_near(self, offset: int) -> Iterator[BatchHead]:
-        """The heads from the index entry before an offset on, if the entry tells the truth."""
+    def _find(self, offset: int) -> BatchHead | None:
         entry = self._ready_indexes().offsets.lookup(offset)
-        for head in self.heads(entry.position):
-            is_indexed = head.position == entry.position > 0
-            if is_indexed and not self.base_offset <= head.base_offset <= entry.offset:
+        head = find_head(self.open_file(), entry.position, self.size, offset)
+        if head is not None and entry.position > 0:
+            # An entry that points too far would hide the batches before it.
+            is_first = head.position == entry.position
+            if is_first and not self.base_offset <= head.base_offset <= entry.offset:
                 raise CorruptIndex(f"{self.indexes.offsets.path} does not match its log")
-            yield head
+        return head
 
-    def _load_largest(self) -> TimestampOffset:
-        """The last time entry, or what the batches after it say."""
+    def _indexed_largest(self) -> TimestampOffset:
+        """The last time entry: a sealed segment has its largest time there."""
         largest = self.indexes.times.last_entry
-        for head in self._heads_near(largest.offset):
-            if head.max_timestamp > largest.timestamp:
-                largest = TimestampOffset(head.max_timestamp, head.last_offset)
+        head = self._find(largest.offset)
+        if head is None or head.max_timestamp != largest.timestamp:
+            raise CorruptIndex(f"{self.indexes.times.path} does not match its log")
         return largest
 
     def _rescan(
