@@ -1,0 +1,89 @@
+"""Which brokers are alive, by their heartbeats. Soft state of the active controller.
+
+It is not in the log: a new controller gives every unfenced broker a full session to report to it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+@dataclass(slots=True)
+class _Session:
+    epoch: int
+    contact_ms: int
+    metadata_offset: int = -1
+    shutdown_offset: int | None = None
+
+
+class BrokerSessions:
+    """The last heartbeat of each broker."""
+
+    def __init__(self, timeout_ms: int) -> None:
+        self._timeout_ms = timeout_ms
+        self._sessions: dict[int, _Session] = {}
+
+    def touch(
+        self, broker_id: int, epoch: int, now_ms: int, metadata_offset: int | None = None
+    ) -> None:
+        """A broker of this epoch was heard of; it has applied the log up to `metadata_offset`."""
+        session = self._sessions.get(broker_id)
+        if session is None or session.epoch != epoch:
+            session = self._sessions[broker_id] = _Session(epoch, now_ms)
+        session.contact_ms = max(now_ms, session.contact_ms)
+        if metadata_offset is not None:
+            session.metadata_offset = metadata_offset
+
+    def remove(self, broker_id: int) -> None:
+        """A broker is unregistered."""
+        self._sessions.pop(broker_id, None)
+
+    def is_valid(self, broker_id: int, epoch: int, now_ms: int) -> bool:
+        """Whether that incarnation was heard of within the timeout."""
+        session = self._sessions.get(broker_id)
+        return (
+            session is not None
+            and session.epoch == epoch
+            and now_ms < session.contact_ms + self._timeout_ms
+        )
+
+    def expired(self, broker_ids: Iterable[int], now_ms: int) -> list[int]:
+        """Those brokers that were silent for too long, the longest silence first."""
+        silent = [
+            (session.contact_ms, broker_id)
+            for broker_id in broker_ids
+            if (session := self._sessions.get(broker_id)) is not None
+            and now_ms >= session.contact_ms + self._timeout_ms
+        ]
+        return [broker_id for _, broker_id in sorted(silent)]
+
+    def next_expiry_ms(self, broker_ids: Iterable[int]) -> int | None:
+        """When the first of those brokers will have been silent for too long."""
+        contacts = [
+            self._sessions[broker_id].contact_ms
+            for broker_id in broker_ids
+            if broker_id in self._sessions
+        ]
+        return min(contacts) + self._timeout_ms if contacts else None
+
+    def note_shutdown_offset(self, broker_id: int, offset: int) -> None:
+        """A broker's leaderships are moved by the records up to this offset."""
+        session = self._sessions.get(broker_id)
+        if session is not None:
+            session.shutdown_offset = max(offset, session.shutdown_offset or 0)
+
+    def all_have_seen_shutdown_of(self, broker_id: int, active: Iterable[int]) -> bool:
+        """Whether every active broker has applied the records that moved the leaderships."""
+        session = self._sessions.get(broker_id)
+        if session is None or session.shutdown_offset is None:
+            return False
+        offsets = (
+            other.metadata_offset
+            for each in active
+            if each != broker_id and (other := self._sessions.get(each)) is not None
+        )
+        return min(offsets, default=session.shutdown_offset) >= session.shutdown_offset
