@@ -21,6 +21,7 @@ from millstream.errors import (
     InvalidArgument,
     UnsupportedCompressionType,
 )
+from millstream.records.codecs import zstd
 from millstream.records.compression import LEVELS, Compression, compress, decompress
 
 GZIP, SNAPPY, LZ4, ZSTD = list(Compression)[1:]
@@ -359,6 +360,29 @@ def test_a_claimed_size_takes_no_memory() -> None:
 
     with pytest.raises(CorruptMessage, match="blocks for 131072 bytes claim to hold 209715200"):
         decompress(ZSTD, frame)
+
+
+class StopsEarly:
+    """A library's decompressor that is content with half a frame."""
+
+    eof = False
+
+    def decompress(self, data: bytes, max_length: int = 0) -> bytes:
+        return b"half"
+
+    def decompressobj(self) -> StopsEarly:
+        return self
+
+
+def test_a_library_that_stops_early_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lz4.frame, "LZ4FrameDecompressor", StopsEarly)
+    with pytest.raises(CorruptMessage, match="lz4: the frame does not end where its blocks do"):
+        decompress(LZ4, lz4_frame(TEXT, block_linked=True))
+
+    monkeypatch.setattr(zstd, "_decompressors", [StopsEarly()])
+    frame = zstd_frame(TEXT, write_content_size=False)
+    with pytest.raises(CorruptMessage, match="zstd: the frame does not end where its blocks do"):
+        decompress(ZSTD, frame, 100_000)
 
 
 def test_codec_libraries_are_imported_on_first_use() -> None:

@@ -79,8 +79,8 @@ def _decompress_frame(frame: memoryview, size_max: int, size_left: int) -> bytes
         content: bytes = decompressor.decompress(frame, max_length=min(size_max, size_left) + 1)
     except RuntimeError as error:
         raise corrupt("lz4", error) from error
-    # The walk found the frame's end and room for all blocks, so the library must get there too.
-    assert decompressor.eof or len(content) > size_left
+    if not decompressor.eof and len(content) <= size_left:
+        raise corrupt("lz4", "the frame does not end where its blocks do")
     return content
 
 

@@ -84,6 +84,8 @@ def _decompress_by_pieces(
         parts.append(stream.decompress(content[position : position + _PIECE]))
         size_left -= len(parts[-1])
         position += _PIECE
+    if not stream.eof and size_left >= 0:
+        raise corrupt("zstd", "the frame does not end where its blocks do")
     return b"".join(parts)
 
 
