@@ -22,6 +22,7 @@ _XERIAL_MAGIC = b"\x82SNAPPY\0"
 _XERIAL_HEADER = _XERIAL_MAGIC + bytes.fromhex("00000001 00000001")  # version, compatible with
 _XERIAL_BLOCK = 32 * 1024
 _LENGTH = Struct(">i")
+_FIRST_BLOCK_AT = len(_XERIAL_HEADER) + _LENGTH.size
 _EXPANSION_MAX = 22
 """The densest element of the format gives 64 bytes for 3."""
 
@@ -45,12 +46,21 @@ def decompress(data: ReadableBuffer, size_limit: int) -> bytes:
     view = memoryview(data)
     if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
         return bytes(_decompress_block(view, size_limit, size_limit))
+    if _has_one_block(view):  # most batches do, and the loop below has its price
+        return bytes(_decompress_block(view[_FIRST_BLOCK_AT:], size_limit, size_limit))
     parts: list[cramjam.Buffer] = []
     size = 0
     for block in _blocks(view):
         parts.append(_decompress_block(block, size_limit - size, size_limit))
         size += len(parts[-1])
-    return bytes(parts[0]) if len(parts) == 1 else b"".join(parts)
+    return b"".join(parts)
+
+
+def _has_one_block(view: memoryview) -> bool:
+    if len(view) < _FIRST_BLOCK_AT:
+        return False
+    (length,) = _LENGTH.unpack_from(view, len(_XERIAL_HEADER))
+    return bool(length == len(view) - _FIRST_BLOCK_AT)
 
 
 def _blocks(view: memoryview) -> Iterator[memoryview]:
