@@ -13,6 +13,7 @@ import mmap
 import os
 import shutil
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar
 
 from millstream.errors import KafkaStorageError
@@ -155,10 +156,14 @@ class DiskDirectoryLock:
                 fcntl.lockf(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
                 raise KafkaStorageError(
-                    f"{directory} is in use by another process (it holds {LOCK_FILE_NAME}); "
+                    f"{directory} is in use by another process ({_holder(file)} {LOCK_FILE_NAME}); "
                     "stop that process or give this one another directory"
                 ) from error
             self._held.add(identity)
+            # Only so that whoever is refused can be told; a full disk may well not take it.
+            with suppress(OSError):
+                file.truncate(0)
+                file.pwrite(b"%d\n" % os.getpid(), 0)
         self._identity = identity
         self._file = file
 
@@ -168,6 +173,12 @@ class DiskDirectoryLock:
             if self._file.fileno() >= 0:
                 self._held.discard(self._identity)
                 self._file.close()
+
+
+def _holder(lock_file: DiskFile) -> str:
+    """Who has a lock file, as far as it says: Apache Kafka writes nothing into it."""
+    text = lock_file.pread(32, 0).strip()
+    return f"pid {text.decode()} holds" if text.isdigit() else "it holds"
 
 
 class DiskFileSystem:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_NOT_THE_DISKS_FAULT: Final = _FULL | {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR}
 
 
 @contextmanager
@@ -36,9 +37,23 @@ def storage_error(directory: str, doing: str, cause: OSError) -> KafkaStorageErr
 
 def is_disk_full(error: BaseException) -> bool:
     """Whether an error says no more than that there is no room: the disk itself works."""
+    cause = _system_error(error)
+    return cause is not None and cause.errno in _FULL
+
+
+def is_disk_failure(error: BaseException) -> bool:
+    """Whether an error says that the disk cannot be relied on any more.
+
+    A full disk is none, nor is a process that has run out of descriptors or memory, nor an error
+    that no system call caused, such as a file whose content is wrong.
+    """
+    cause = _system_error(error)
+    return cause is not None and cause.errno not in _NOT_THE_DISKS_FAULT
+
+
+def _system_error(error: BaseException) -> OSError | None:
+    """The operating system's error behind another."""
     cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, OSError) and cause.errno in _FULL:
-            return True
+    while cause is not None and not isinstance(cause, OSError):
         cause = cause.__cause__
-    return False
+    return cause
