@@ -326,12 +326,12 @@ class TimeIndex(SparseIndex):
 
     def append_if_later(self, timestamp: int, offset: int, *, is_last: bool = False) -> None:
         """Add an entry unless its timestamp is known already; the last may use the kept slot."""
-        count = self.entry_count
-        if count >= self.entry_count_max - (not is_last):
-            raise InvalidArgument(f"{self.path} is full ({count} entries)")
         last_timestamp, last_offset = self._last or self.last_entry
         if timestamp <= last_timestamp:
             return
+        count = self.entry_count
+        if count >= self.entry_count_max - (not is_last):
+            raise InvalidArgument(f"{self.path} is full ({count} entries)")
         if offset < last_offset:
             raise InvalidArgument(f"{self.path}: offset {offset} does not follow {last_offset}")
         entry = _TIME_ENTRY.pack(timestamp, self._relative(offset))

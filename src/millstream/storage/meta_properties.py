@@ -145,7 +145,7 @@ class CleanShutdown:
 
 
 def read_clean_shutdown(filesystem: FileSystem, log_dir: str) -> CleanShutdown | None:
-    """The marker; None after a crash. One that cannot be read still says the stop was clean."""
+    """The marker; None after a crash. Older Kafkas left an empty one, without an epoch."""
     text = _read_text(filesystem, f"{log_dir}/{CLEAN_SHUTDOWN_FILE}")
     if text is None:
         return None

@@ -90,7 +90,7 @@ class SegmentIndexes:
 
     def seal(self) -> None:
         """Add the entry at the end and cut the files to their entries."""
-        if self.largest_timestamp >= 0:
+        if self.times.entry_count < self.times.entry_count_max:
             self.times.append_if_later(self.largest_timestamp, self.largest_offset, is_last=True)
         self.offsets.seal()
         self.times.seal()

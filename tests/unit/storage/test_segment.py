@@ -9,10 +9,9 @@ import pytest
 
 from millstream.errors import InvalidArgument
 from millstream.records.batch import RecordBatch, split_batches
-from millstream.records.compression import Compression
 from millstream.storage.config import LogConfig
 from millstream.storage.segment import LogSegment
-from millstream.storage.time_lookup import find_by_timestamp, find_largest_timestamp
+from millstream.storage.time_lookup import find_by_timestamp
 from tests.unit.storage.batches import NOW_MS, batch_bytes
 
 if TYPE_CHECKING:
@@ -224,68 +223,25 @@ def test_a_segment_rolls_when_an_index_is_full(filesystem: FileSystem, directory
     assert should_roll(segment)
 
 
+def test_a_segment_whose_index_stayed_full_can_still_be_closed(
+    filesystem: FileSystem, directory: str
+) -> None:
+    config = LogConfig(index_interval_bytes=0, segment_index_bytes=3 * 12)
+    segment = LogSegment.create(filesystem, directory, BASE, config, NOW_MS)
+    fill(segment, count=10, records=1)
+    segment.close()
+
+    append(segment, batch_bytes(BASE + 10))
+    segment.close()
+
+    again = LogSegment(filesystem, directory, BASE, config, size=segment.size, created_ms=NOW_MS)
+    assert again.read_next_offset() == BASE + 11
+    assert should_roll(again)
+
+
 def test_a_segment_rolls_when_the_offset_is_too_far(segment: LogSegment) -> None:
     assert not should_roll(segment, last_offset=BASE + 2**31 - 1)
     assert should_roll(segment, last_offset=BASE + 2**31)
-
-
-# Time.
-
-
-@pytest.mark.parametrize("is_reopened", [False, True])
-@pytest.mark.parametrize("compression", [Compression.NONE, Compression.GZIP])
-def test_the_first_record_of_a_time_is_found(
-    segment: LogSegment,
-    filesystem: FileSystem,
-    directory: str,
-    is_reopened: bool,
-    compression: Compression,
-) -> None:
-    for i in range(30):
-        times = [NOW_MS + 100 * i, NOW_MS + 100 * i + 50]
-        append(
-            segment,
-            batch_bytes(
-                BASE + 2 * i, records=2, timestamps=times, leader_epoch=7, compression=compression
-            ),
-        )
-    if is_reopened:
-        segment.close()
-        segment = reopened(filesystem, directory, segment)
-
-    for i in range(60):
-        found = find_by_timestamp(segment, NOW_MS + 50 * i, BASE)
-        assert found == (NOW_MS + 50 * i, BASE + i, 7)
-        assert find_by_timestamp(segment, NOW_MS + 50 * i - 49, BASE) == found
-    assert find_by_timestamp(segment, NOW_MS + 3000, BASE) is None
-    assert find_by_timestamp(segment, 0, BASE + 33) == (NOW_MS + 1650, BASE + 33, 7)
-
-
-def test_times_out_of_order_still_give_the_first_offset(segment: LogSegment) -> None:
-    for i, time in enumerate([10, 50, 20, 60, 5]):
-        append(segment, batch_bytes(BASE + i, timestamps=[NOW_MS + time], value_bytes=400))
-
-    def offset_of(time: int) -> int | None:
-        found = find_by_timestamp(segment, NOW_MS + time, BASE)
-        return None if found is None else found.offset - BASE
-
-    assert [offset_of(time) for time in (0, 10, 11, 50, 51, 61)] == [0, 0, 1, 1, 3, None]
-
-
-def test_the_largest_timestamp_is_known_and_found(
-    segment: LogSegment, filesystem: FileSystem, directory: str
-) -> None:
-    assert segment.largest == (-1, BASE)
-    assert find_largest_timestamp(segment) is None
-    append(segment, batch_bytes(BASE, records=3, timestamps=[5, 90, 90]))
-    append(segment, batch_bytes(BASE + 3, timestamps=[40]))
-
-    assert segment.largest == (90, BASE + 2)
-    found = find_largest_timestamp(segment)
-    assert found is not None
-    assert (found.timestamp, found.offset) == (90, BASE + 1)
-    segment.close()
-    assert reopened(filesystem, directory, segment).largest == (90, BASE + 2)
 
 
 def test_an_upper_bound_for_a_position_comes_from_the_index(segment: LogSegment) -> None:

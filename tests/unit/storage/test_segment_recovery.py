@@ -224,6 +224,22 @@ def test_a_damaged_time_index_never_gives_a_wrong_answer(
         assert found.offset == BASE + i
 
 
+def test_a_time_entry_that_the_log_does_not_bear_out_is_not_followed(
+    filesystem: FileSystem, directory: str, batches: list[bytes]
+) -> None:
+    written(filesystem, directory, batches).close()
+    path = f"{directory}/{TIME_INDEX}"
+    entry = pack(">qi", NOW_MS + BASE + 1, 61)  # In order, but that offset has a later time.
+    filesystem.open(path).pwrite(entry, 0)
+
+    segment = opened(filesystem, directory)
+
+    for i in (3, 41, 79):
+        found = find_by_timestamp(segment, NOW_MS + BASE + i, BASE)
+        assert found is not None
+        assert found.offset == BASE + i
+
+
 def test_rebuilt_indexes_are_those_of_the_appends(
     filesystem: FileSystem, directory: str, batches: list[bytes]
 ) -> None:
@@ -250,6 +266,18 @@ def test_a_damaged_log_raises_instead_of_answering(
     assert segment.find_batch(BASE + 3) is not None
     with pytest.raises(CorruptMessage, match=LOG):
         segment.find_batch(BASE + 4)
+
+
+def test_a_log_that_was_cut_from_outside_raises_instead_of_answering(
+    filesystem: FileSystem, directory: str, batches: list[bytes]
+) -> None:
+    written(filesystem, directory, batches).close()
+    segment = opened(filesystem, directory)
+    filesystem.open(f"{directory}/{LOG}").truncate(len(batches[0]))
+
+    assert segment.find_batch(BASE) is not None
+    with pytest.raises(CorruptMessage, match="too few bytes"):
+        segment.find_batch(BASE + 2)
 
 
 def test_a_damaged_record_is_not_used_for_a_time(
