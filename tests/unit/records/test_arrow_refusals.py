@@ -24,71 +24,74 @@ HEADER_LISTS = "a list or large_list of struct<key: utf8, value: binary>, or map
 VALUE = pa.array([b""])
 
 
+UNUSABLE_SCHEMAS = [
+    ({"key": VALUE}, "there is no column 'value'; only the others may be left out"),
+    (
+        {"value": VALUE, "topic": VALUE},
+        "unknown column 'topic'; a record has key, value, headers, timestamp, offset, partition",
+    ),
+    ({"value": pa.array([1.5])}, f"column 'value' is double; it must be {BYTES}"),
+    ({"value": VALUE, "key": pa.array([1])}, f"column 'key' is int64; it must be {BYTES}"),
+    (
+        {"value": pa.array(["a"]).dictionary_encode()},
+        "column 'value' is dictionary-encoded; cast it to the type of its values first",
+    ),
+    (
+        {"value": VALUE, "timestamp": pa.array(["now"])},
+        "column 'timestamp' is utf8; it must be timestamp of any unit and zone, "
+        "or int64 milliseconds",
+    ),
+    (
+        {"value": VALUE, "timestamp": pa.array([1]).dictionary_encode()},
+        "column 'timestamp' is dictionary-encoded; cast it to the type of its values first",
+    ),
+    (
+        {"value": VALUE, "partition": pa.array([1], pa.uint32())},
+        "column 'partition' is uint32; it must be int32 (int8, int16 and int64 do as well)",
+    ),
+    (
+        {"value": VALUE, "partition": pa.array([1]).dictionary_encode()},
+        "column 'partition' is dictionary-encoded; cast it to the type of its values first",
+    ),
+    (
+        {"value": VALUE, "headers": pa.array(["h"])},
+        f"column 'headers' is utf8; it must be {HEADER_LISTS}",
+    ),
+    (
+        {"value": VALUE, "headers": pa.array([["h"]])},
+        f"column 'headers' is list<utf8>; it must be {HEADER_LISTS}",
+    ),
+    (
+        {"value": VALUE, "headers": pa.array([[{"key": "h", "value": b"", "more": 1}]])},
+        f"column 'headers' is list<struct<utf8, binary, int64>>; it must be {HEADER_LISTS}",
+    ),
+    (
+        {"value": VALUE, "headers": pa.array([[{"name": "h", "value": b""}]])},
+        "column 'headers' has entries of name and value; they must be key and value",
+    ),
+    (
+        {"value": VALUE, "headers": pa.array([[{"key": b"h", "value": b""}]])},
+        "column 'headers.key' is binary; it must be utf8, large_utf8 or utf8_view",
+    ),
+    (
+        {"value": VALUE, "headers": pa.array([[{"key": "h", "value": 1}]])},
+        f"column 'headers.value' is int64; it must be {BYTES}",
+    ),
+    (
+        {"value": pa.array([1], pa.decimal128(5, 1))},
+        f"column 'value' is decimal; it must be {BYTES}",
+    ),
+    (
+        {"value": pa.array([(1, 2, 3)], pa.month_day_nano_interval())},
+        f"column 'value' is the Arrow format 'tin'; it must be {BYTES}",
+    ),
+]
+"""Columns, and what is said of them."""
+
+
 @pytest.mark.parametrize(
     ("columns", "complaint"),
-    [
-        ({"key": VALUE}, "there is no column 'value'; only the others may be left out"),
-        (
-            {"value": VALUE, "topic": VALUE},
-            "unknown column 'topic'; a record has "
-            "key, value, headers, timestamp, offset, partition",
-        ),
-        ({"value": pa.array([1.5])}, f"column 'value' is double; it must be {BYTES}"),
-        ({"value": VALUE, "key": pa.array([1])}, f"column 'key' is int64; it must be {BYTES}"),
-        (
-            {"value": pa.array(["a"]).dictionary_encode()},
-            "column 'value' is dictionary-encoded; cast it to the type of its values first",
-        ),
-        (
-            {"value": VALUE, "timestamp": pa.array(["now"])},
-            "column 'timestamp' is utf8; it must be timestamp of any unit and zone, "
-            "or int64 milliseconds",
-        ),
-        (
-            {"value": VALUE, "timestamp": pa.array([1]).dictionary_encode()},
-            "column 'timestamp' is dictionary-encoded; cast it to the type of its values first",
-        ),
-        (
-            {"value": VALUE, "partition": pa.array([1], pa.uint32())},
-            "column 'partition' is uint32; it must be int32 (int8, int16 and int64 do as well)",
-        ),
-        (
-            {"value": VALUE, "partition": pa.array([1]).dictionary_encode()},
-            "column 'partition' is dictionary-encoded; cast it to the type of its values first",
-        ),
-        (
-            {"value": VALUE, "headers": pa.array(["h"])},
-            f"column 'headers' is utf8; it must be {HEADER_LISTS}",
-        ),
-        (
-            {"value": VALUE, "headers": pa.array([["h"]])},
-            f"column 'headers' is list<utf8>; it must be {HEADER_LISTS}",
-        ),
-        (
-            {"value": VALUE, "headers": pa.array([[{"key": "h", "value": b"", "more": 1}]])},
-            f"column 'headers' is list<struct<utf8, binary, int64>>; it must be {HEADER_LISTS}",
-        ),
-        (
-            {"value": VALUE, "headers": pa.array([[{"name": "h", "value": b""}]])},
-            "column 'headers' has entries of name and value; they must be key and value",
-        ),
-        (
-            {"value": VALUE, "headers": pa.array([[{"key": b"h", "value": b""}]])},
-            "column 'headers.key' is binary; it must be utf8, large_utf8 or utf8_view",
-        ),
-        (
-            {"value": VALUE, "headers": pa.array([[{"key": "h", "value": 1}]])},
-            f"column 'headers.value' is int64; it must be {BYTES}",
-        ),
-        (
-            {"value": pa.array([1], pa.decimal128(5, 1))},
-            f"column 'value' is decimal; it must be {BYTES}",
-        ),
-        (
-            {"value": pa.array([(1, 2, 3)], pa.month_day_nano_interval())},
-            f"column 'value' is the Arrow format 'tin'; it must be {BYTES}",
-        ),
-    ],
+    UNUSABLE_SCHEMAS,
     ids=lambda value: "" if isinstance(value, dict) else value.split(";")[0],
 )
 def test_a_schema_that_cannot_be_used_is_refused_at_once(
