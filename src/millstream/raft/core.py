@@ -208,6 +208,8 @@ class RaftCore:
             # Whoever led an epoch must not vote in it again, nor write to it: what it wrote
             # before may be lost here and live elsewhere under the same offset and epoch.
             others = {voter.id for voter in replica.other_voters}
+            if replica.voters.is_only_voter(local.key):
+                deadline_ms = replica.now_ms  # There is nobody to wait for.
             return Resigned(stored.epoch, local.id, deadline_ms, others, voted_key=stored.voted_key)
         if stored.leader_id is not None:
             return self._first_following(stored.epoch, stored.leader_id, stored, deadline_ms)

@@ -85,8 +85,7 @@ class Chaos:
         assert leader is not None
         base_offset, _ = leader.driver.submit(leader.driver.core.epoch, [b"peace"])
         assert cluster.run_until(lambda: self.all_committed(base_offset), PEACE_MS), self.describe()
-        states = {node.state for node in cluster.nodes.values()}
-        assert len(states) == 1, self.describe()
+        assert cluster.run_until(self.are_states_equal, PEACE_MS), self.describe()
 
     def is_settled(self) -> bool:
         """Whether one node leads and all have what it has."""
@@ -103,6 +102,10 @@ class Chaos:
         return all(
             n.driver.core.outline.high_watermark > offset for n in self.cluster.nodes.values()
         )
+
+    def are_states_equal(self) -> bool:
+        """Whether all state machines have come to the same."""
+        return len({node.state for node in self.cluster.nodes.values()}) == 1
 
     def describe(self) -> str:
         """How things stand, for a failure."""

@@ -1,0 +1,1 @@
+"""Stories as text: what happens, and what is expected, in one file."""

@@ -1,0 +1,1 @@
+"""The log against its model, on a disk that fails."""
