@@ -210,7 +210,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--only", default="", help="rows whose name contains this")
     parser.add_argument("--loop", choices=("asyncio", "uvloop"), default="asyncio")
-    parser.add_argument("--buffer-bytes", type=int, default=102_400, help="socket buffers, -1 auto")
+    parser.add_argument("--buffer-bytes", type=int, default=-1, help="of the kernel, -1: its own")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--file", default="", help=argparse.SUPPRESS)
     parser.add_argument("--file-bytes", type=int, default=0, help=argparse.SUPPRESS)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, cast
 from millstream.errors import ProtocolError
 from millstream.network import preamble
 from millstream.network.endpoint import host_and_port
+from millstream.network.gate import CLOSING, InputGate, Mute
 from millstream.network.header import (
     FRAME_HEADER_BYTES,
     FRAME_SIZE_BYTES,
@@ -21,48 +22,37 @@ from millstream.network.header import (
     require_served,
     unpack_header,
 )
-from millstream.network.liveness import NEVER_MS, Expiry, Liveness
+from millstream.network.liveness import Expiry, Liveness
 from millstream.network.log_limiter import logger
 from millstream.network.receiver import Receiver
-from millstream.network.request import (
-    CLOSE,
-    NO_RESPONSE,
-    PENDING,
-    Connection,
-    Outcome,
-    Request,
-    Response,
-)
-from millstream.network.request_channel import InFlight, Mute
+from millstream.network.request import CLOSE, NO_RESPONSE, PENDING, Connection, Request
+from millstream.network.request_channel import InFlight
 from millstream.network.senders import GATHER_BYTES_MAX, Sender, SocketSender, TransportSender
 
 if TYPE_CHECKING:
     import socket
 
     from millstream.network.processor import ListenerService, Processor
-    from millstream.network.request import ResponsePart
-
-
-_CLOSING: Final = Mute.CLOSING.value
+    from millstream.network.request import Outcome, Response
+LINGER_MAX_MS: Final = 1000
+"""How long a peer that was said goodbye to may take to say it too."""
 
 
 class KafkaChannel(Connection, asyncio.BufferedProtocol):
     """The broker's end of one connection."""
 
     __slots__ = (
+        "_gate",
         "_handle",
         "_header_versions",
         "_in_flight",
         "_is_handling",
-        "_is_paused",
-        "_muted",
         "_out",
         "_processor",
         "_receiver",
         "_sender",
         "_size_max",
         "_socket",
-        "_transport",
         "is_turn_due",
         "liveness",
         "wake_at_ms",
@@ -82,25 +72,23 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
         self._header_versions = service.header_versions
         self._size_max = processor.config.socket_request_max_bytes
         self._socket = sock
-        self._transport: asyncio.Transport | None = None
-        self._sender: Sender | None = None
+        self._gate = InputGate()
+        self._sender = Sender(self)
         self._receiver = Receiver(processor)
         self._in_flight = InFlight(processor.requests)
-        self._out: list[ResponsePart] = []
+        self._out: list[bytes] = []
         self._is_handling = False
-        self._is_paused = False
-        self._muted = 0
         self.is_turn_due = False
-        self.liveness = Liveness(processor.config, processor.clock.monotonic_ms())
+        self.liveness = Liveness(processor.config, processor.now_ms())
         self.wake_at_ms = 0
 
     # The loop's side.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The connection is ready, after the TLS handshake if there is one."""
-        self._transport = cast("asyncio.Transport", transport)
+        self._gate.connected(cast("asyncio.Transport", transport))
         if self.security_protocol.is_encrypted:
-            self._sender = TransportSender(self, self._transport)
+            self._sender = TransportSender(self, cast("asyncio.Transport", transport))
         else:
             self._sender = SocketSender(self, self._processor.loop, self._socket)
         self._processor.channel_opened(self)
@@ -108,14 +96,12 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone, whoever ended it; what waits for it is dropped."""
         self.is_open = False
-        self._muted |= _CLOSING
-        if self._sender is not None:
-            self._sender.close()
+        self._gate.disconnected()
+        self._sender.close()
         self._receiver.close()
         self._in_flight.drop()
         self._out.clear()
         self._processor.channel_closed(self)
-        self._transport = None
 
     def eof_received(self) -> bool:
         """The peer will send no more: as Kafka does, take it as its goodbye."""
@@ -123,13 +109,11 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         """The transport's buffer is full."""
-        if self._sender is not None:
-            self._sender.pause()
+        self._sender.pause()
 
     def resume_writing(self) -> None:
         """The transport's buffer has drained."""
-        if self._sender is not None:
-            self._sender.resume()
+        self._sender.resume()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where the next read goes."""
@@ -137,9 +121,11 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Handle every complete frame of what was read."""
+        if not self.is_open:
+            return
         processor = self._processor
         processor.bytes_in += nbytes
-        self.liveness.last_active_ms = processor.clock.monotonic_ms()
+        self.liveness.last_active_ms = processor.now_ms()
         self._receiver.received(nbytes)
         self._handle_received()
 
@@ -157,7 +143,7 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
             self._receiver.buffer_is_retained = True
             self._give_up()
         self._is_handling = False
-        if not self._muted & _CLOSING and not self._receiver.keep_rest():
+        if not self._gate.reasons & CLOSING and not self._receiver.keep_rest():
             self._wait_for_memory()
         self._flush()
 
@@ -167,15 +153,15 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
         header_versions = self._header_versions
         size_max = self._size_max
         received_ms = self.liveness.last_active_ms
-        handle = self._handle
+        handle, gate = self._handle, self._gate
         count = out_bytes = 0
         try:
-            while end - start >= 14 and not self._muted:
+            while end - start >= FRAME_HEADER_BYTES and not gate.reasons:
                 size, api, correlation_id, client_id_length = unpack_header(buffer, start)
-                frame_end = start + 4 + size
-                if frame_end > end or not 10 <= size <= size_max:
+                frame_end = start + FRAME_SIZE_BYTES + size
+                if frame_end > end or not REQUEST_BYTES_MIN <= size <= size_max:
                     break
-                body = start + 14
+                body = start + FRAME_HEADER_BYTES
                 if client_id_length > 0:
                     body += client_id_length
                 elif client_id_length < -1:
@@ -189,7 +175,7 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
                 request = Request(
                     self,
                     buffer,
-                    start + 4,
+                    start + FRAME_SIZE_BYTES,
                     body,
                     frame_end,
                     api >> 16,
@@ -212,7 +198,7 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
         finally:
             receiver.start = start
             self._processor.requests_received += count
-        if end - start >= FRAME_SIZE_BYTES and not self._muted:
+        if end - start >= FRAME_SIZE_BYTES and not gate.reasons:
             self._check_beginning(buffer, start, end)
 
     def _settle(self, request: Request, response: Response | Outcome) -> None:
@@ -253,12 +239,12 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
     @property
     def was_connected(self) -> bool:
         """Whether it ever became ready."""
-        return self._sender is not None
+        return type(self._sender) is not Sender
 
     @property
     def bytes_sent(self) -> int:
         """What this connection was sent so far."""
-        return self._sender.bytes_sent if self._sender is not None else 0
+        return self._sender.bytes_sent
 
     def answered(self, request: Request) -> None:
         """Send the response when its turn has come; together with others of this turn."""
@@ -269,7 +255,7 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
         """Send the responses that are due, then go on where a mute made us stop."""
         self.is_turn_due = False
         self._flush()
-        if self._is_paused and not self._muted:
+        if self._gate.is_paused and not self._gate.reasons:
             self._resume()
 
     def _flush(self) -> None:
@@ -280,7 +266,7 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
             self._emit_answered()
         if self._out:
             self._write()
-        if self._muted & _CLOSING:
+        if self._gate.reasons & CLOSING:
             self._close_if_done()
 
     def _emit_answered(self) -> None:
@@ -294,32 +280,35 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
         if isinstance(response, bytes):
             self._out.append(response)
         elif isinstance(response, list):
-            self._out.extend(response)
             self._write()
+            if self.is_open:
+                self._sender.send_parts(response)
+                self._after_send()
         elif response is CLOSE:
             self._give_up()
 
     def _write(self) -> None:
-        sender = self._sender
-        if sender is None or not self.is_open:
-            return
-        out, self._out = self._out, []
-        sender.send(out)
-        if sender.is_blocked:
-            self._output_blocked(sender)
+        out = self._out
+        if out and self.is_open:
+            self._sender.send(out[0] if len(out) == 1 else b"".join(out))
+            out.clear()
+            self._after_send()
 
-    def _output_blocked(self, sender: Sender) -> None:
+    def _after_send(self) -> None:
+        sender = self._sender
+        if not sender.is_blocked:
+            return
         if sender.is_congested:
             self._mute(Mute.OUTPUT)
-        self.liveness.note_progress(sender.bytes_sent, self._processor.clock.monotonic_ms())
+        self.liveness.note_progress(sender.bytes_sent, self._processor.now_ms())
         self._processor.wake_at(self, self.liveness.stall_deadline_ms)
 
     def output_drained(self) -> None:
         """The peer took its responses: go on."""
         if self.is_open:
-            self.liveness.last_active_ms = self._processor.clock.monotonic_ms()
+            self.liveness.last_active_ms = self._processor.now_ms()
             self._unmute(Mute.OUTPUT)
-            if self._muted & _CLOSING:
+            if self._gate.reasons & CLOSING:
                 self._close_if_done()
 
     def output_lost(self, error: OSError) -> None:
@@ -333,17 +322,12 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
     # Muting and closing.
 
     def _mute(self, reason: Mute) -> None:
-        if not self._is_paused and self._transport is not None:
-            self._is_paused = True
+        if self._gate.mute(reason):
             self._processor.mutes += 1
-            self._transport.pause_reading()
-        self._muted |= reason.value
 
     def _unmute(self, reason: Mute) -> None:
-        if self._muted & reason.value:
-            self._muted &= ~reason.value
-            if not self._muted:
-                self._processor.turn_soon(self)
+        if self._gate.unmute(reason):
+            self._processor.turn_soon(self)
 
     def _resume(self) -> None:
         """Handle what was received before the mute, then read on."""
@@ -351,9 +335,8 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
             self._receiver.restore()
             self._handle_received()
         # Muted and unmuted meanwhile: the turn that is due goes on from here.
-        if not self._muted and not self.is_turn_due and self._transport is not None:
-            self._is_paused = False
-            self._transport.resume_reading()
+        if not self._gate.reasons and not self.is_turn_due:
+            self._gate.resume()
 
     def _wait_for_memory(self) -> None:
         self._mute(Mute.MEMORY)
@@ -382,11 +365,8 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
     def abort(self) -> None:
         """Close at once and say nothing about it."""
         self.is_open = False
-        self._muted |= _CLOSING
-        if self._sender is not None:
-            self._sender.close()
-        if self._transport is not None:
-            self._transport.abort()
+        self._sender.close()
+        self._gate.abort()
 
     def _stop_reading(self) -> None:
         self._mute(Mute.CLOSING)
@@ -398,27 +378,20 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
         self._in_flight.drop()
 
     def _close_if_done(self) -> None:
-        if self._in_flight or self._out or self._is_handling or self._transport is None:
+        if self._in_flight or self._out or self._is_handling or self._sender.pending_bytes:
             return
-        if self.is_open and not (self._sender is not None and self._sender.pending_bytes):
+        if self.is_open:
             self.is_open = False
-            self._transport.close()
+            if self._gate.finish():
+                self.liveness.linger_until_ms = self._processor.now_ms() + LINGER_MAX_MS
+                self._processor.wake_at(self, self.liveness.linger_until_ms)
 
-    def deadline_passed(self, now_ms: int) -> None:
-        """Read on if a throttle has ended; close if the peer is dead; else look again later."""
-        liveness, sender, processor = self.liveness, self._sender, self._processor
-        if now_ms >= liveness.throttled_until_ms:
+    def check(self, now_ms: int) -> Expiry | int:
+        """Read on if a throttle has ended; then whether the peer is dead, or when to look again."""
+        if now_ms >= self.liveness.throttled_until_ms:
             self._unmute(Mute.THROTTLE)
-        blocked_at = sender.bytes_sent if sender is not None and sender.is_blocked else None
-        checked = liveness.check(now_ms, blocked_at, is_waiting=bool(self._in_flight))
-        if isinstance(checked, Expiry):
-            if checked is Expiry.IDLE:
-                processor.connections_expired += 1
-            else:
-                processor.connections_stalled += 1
-            self.close(checked.value % liveness.limit_ms(checked))
-        elif checked != NEVER_MS:
-            processor.wake_at(self, checked)
+        blocked_at = self._sender.bytes_sent if self._sender.is_blocked else None
+        return self.liveness.check(now_ms, blocked_at, is_waiting=bool(self._in_flight))
 
     def __str__(self) -> str:
         return f"{host_and_port(self.peer_host, self.peer_port)} on {self.listener_name}"

@@ -1,7 +1,8 @@
-"""The settings of the socket server: Kafka's names and defaults, and two of our own.
+"""The settings of the socket server: Kafka's names and, but for two, its defaults.
 
-`node` gathers them; `SocketServer` takes a `SocketServerConfig`. The lists of listeners are checked
-as a whole, so that a wrong one ends in one error which names every fault.
+`node` gathers them; `SocketServer` takes a `SocketServerConfig`. Two settings are our own, and the
+kernel's buffers are left to the kernel (docs/internals/network.md has the figures). The lists of
+listeners are checked as a whole: a wrong one ends in one error which names every fault.
 """
 
 from __future__ import annotations
@@ -237,16 +238,18 @@ class SocketServerConfig:
     )
     socket_send_buffer_bytes: int = key(
         "socket.send.buffer.bytes",
-        102_400,
+        -1,
         at_least(1).or_exactly(-1),
-        "The kernel's send buffer of a connection; -1 leaves the size to the kernel.",
+        "The kernel's send buffer of a connection; -1 lets the kernel adapt it, which is faster "
+        "than Apache Kafka's default of 102400.",
         unit="bytes",
     )
     socket_receive_buffer_bytes: int = key(
         "socket.receive.buffer.bytes",
-        102_400,
+        -1,
         at_least(1).or_exactly(-1),
-        "The kernel's receive buffer of a connection; -1 leaves the size to the kernel.",
+        "The kernel's receive buffer of a connection; -1 lets the kernel adapt it, which is faster "
+        "than Apache Kafka's default of 102400.",
         unit="bytes",
     )
     socket_listen_backlog_size: int = key(

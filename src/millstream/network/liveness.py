@@ -20,6 +20,7 @@ class Expiry(Enum):
 
     IDLE = "nothing was received or sent for %d ms"
     STALLED = "it took nothing of a response for %d ms"
+    LINGERED = "it did not close its end"
 
 
 class Liveness:
@@ -30,6 +31,7 @@ class Liveness:
         "_progress_ms",
         "idle_max_ms",
         "last_active_ms",
+        "linger_until_ms",
         "stall_max_ms",
         "throttled_until_ms",
     )
@@ -39,6 +41,7 @@ class Liveness:
         self.stall_max_ms = config.write_stall_max_ms
         self.last_active_ms = now_ms
         self.throttled_until_ms = 0
+        self.linger_until_ms = NEVER_MS
         self._progress_bytes = -1
         self._progress_ms = 0
 
@@ -64,6 +67,8 @@ class Liveness:
         `blocked_at` is how much was sent if output waits; `is_waiting` says that the peer waits
         for us, and who waits is not idle.
         """
+        if self.linger_until_ms != NEVER_MS:
+            return Expiry.LINGERED if now_ms >= self.linger_until_ms else self.linger_until_ms
         if is_waiting or now_ms < self.throttled_until_ms:
             self.last_active_ms = now_ms
         next_ms = self.throttled_until_ms if now_ms < self.throttled_until_ms else NEVER_MS

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from millstream.network.buffers import SHARED_BUFFER_BYTES, BufferPool
+from millstream.network.liveness import NEVER_MS, Expiry
 from millstream.network.log_limiter import LogLimiter
 from millstream.network.request_channel import RequestChannel
 
@@ -49,6 +50,7 @@ class Processor:
     ) -> None:
         self.config = config
         self.clock = clock
+        self.now_ms = clock.monotonic_ms
         self.loop = loop
         self.log = LogLimiter(clock)
         self.requests = RequestChannel(config)
@@ -120,7 +122,7 @@ class Processor:
     # Deadlines.
 
     def wake_at(self, channel: KafkaChannel, deadline_ms: int) -> None:
-        """Call `channel.deadline_passed` then, unless it will be called before."""
+        """Look after a connection then, unless that will happen before."""
         if 0 < channel.wake_at_ms <= deadline_ms:
             return
         channel.wake_at_ms = deadline_ms
@@ -146,7 +148,7 @@ class Processor:
                 return
             self._timer.cancel()
         self._timer_ms = deadline_ms
-        delay_ms = max(0, deadline_ms - self.clock.monotonic_ms())
+        delay_ms = max(0, deadline_ms - self.now_ms())
         self._timer = self.loop.call_later(delay_ms / 1000, self._on_timer)
 
     def _on_timer(self) -> None:
@@ -156,12 +158,29 @@ class Processor:
 
     def run_deadlines(self) -> None:
         """Wake every connection whose moment has come. The timer calls it; so may a test."""
-        now_ms = self.clock.monotonic_ms()
+        now_ms = self.now_ms()
         while self._deadlines and self._deadlines[0][0] <= now_ms:
             channel = self._is_current(*heapq.heappop(self._deadlines))
             if channel is not None:
                 channel.wake_at_ms = 0
-                channel.deadline_passed(now_ms)
+                self._look_after(channel, now_ms)
+
+    def _look_after(self, channel: KafkaChannel, now_ms: int) -> None:
+        checked = channel.check(now_ms)
+        if isinstance(checked, Expiry):
+            self._expire(channel, checked)
+        elif checked != NEVER_MS:
+            self.wake_at(channel, checked)
+
+    def _expire(self, channel: KafkaChannel, expiry: Expiry) -> None:
+        if expiry is Expiry.LINGERED:
+            channel.abort()
+            return
+        if expiry is Expiry.IDLE:
+            self.connections_expired += 1
+        else:
+            self.connections_stalled += 1
+        channel.close(expiry.value % channel.liveness.limit_ms(expiry))
 
     # The end.
 

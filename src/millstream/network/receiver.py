@@ -80,6 +80,9 @@ class Receiver:
     def keep_rest(self) -> bool:
         """Put away what was not handled. False if that must wait until the broker has memory."""
         own = self._own
+        if own is None and self.start == self.end and not self.buffer_is_retained:
+            self.start = self.end = 0
+            return True
         if self._reserved_bytes and self.start > self._pass_start:
             self._give_reservation()
         if self.buffer_is_retained:

@@ -1,4 +1,4 @@
-"""Requests between their arrival and their responses: the order, the account, the mutes.
+"""Requests between their arrival and their responses: the order and the account.
 
 `InFlight` is a connection's queue of unanswered requests. `RequestChannel`, one per broker, is the
 account of what they take: a request costs nothing while its handler runs; it is counted while a
@@ -9,7 +9,6 @@ account is full, whoever needs more is muted until some is paid back.
 from __future__ import annotations
 
 from collections import deque
-from enum import IntFlag
 from typing import TYPE_CHECKING, Protocol
 
 from millstream.network.request import PENDING, Request
@@ -17,21 +16,6 @@ from millstream.network.request import PENDING, Request
 if TYPE_CHECKING:
     from millstream.network.config import SocketServerConfig
     from millstream.network.request import Outcome, Response
-
-
-class Mute(IntFlag):
-    """Why a connection is not being read."""
-
-    IN_FLIGHT = 1
-    """Too many of its requests wait for their responses."""
-    MEMORY = 2
-    """The broker holds too many requests in memory."""
-    THROTTLE = 4
-    """A quota was exceeded."""
-    OUTPUT = 8
-    """The peer does not take its responses."""
-    CLOSING = 16
-    """Nothing more will be read from it."""
 
 
 class Waiter(Protocol):

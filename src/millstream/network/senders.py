@@ -65,8 +65,12 @@ class Sender:
         """Whether so much waits that no more answers should be made."""
         return self.pending_bytes > HIGH_WATER_BYTES
 
-    def send(self, parts: list[ResponsePart]) -> None:
-        """Send now, in order; queue what the peer does not take. Takes the list over."""
+    def send(self, data: bytes) -> None:
+        """Send now, or queue what the peer does not take."""
+        raise NotImplementedError
+
+    def send_parts(self, parts: list[ResponsePart]) -> None:
+        """The same for bytes and file regions in any order."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -143,17 +147,11 @@ class SocketSender(Sender):
         self._duplicate = -1
         self._can_sendfile = True
 
-    def send(self, parts: list[ResponsePart]) -> None:
-        """The common case is one small answer, taken whole by the kernel."""
+    def send(self, data: bytes) -> None:
+        """The common case: small answers, taken whole by the kernel."""
         if self._queue:
-            self._enqueue(parts)
-        elif len(parts) == 1 and isinstance(parts[0], bytes):
-            self._send_now(parts[0])
-        else:
-            self._enqueue(parts)
-            self._flush()
-
-    def _send_now(self, data: bytes) -> None:
+            self._enqueue([data])
+            return
         try:
             sent = self._send(data)
         except (BlockingIOError, InterruptedError):
@@ -165,6 +163,13 @@ class SocketSender(Sender):
         if sent < len(data):
             self._enqueue([memoryview(data)[sent:]])
             self._wait()
+
+    def send_parts(self, parts: list[ResponsePart]) -> None:
+        """Send until the kernel's buffer is full."""
+        was_waiting = bool(self._queue)
+        self._enqueue(parts)
+        if not was_waiting:
+            self._flush()
 
     def close(self) -> None:
         """Stop waiting as well."""
@@ -269,7 +274,11 @@ class TransportSender(Sender):
         """The same: the transport's own marks decide."""
         return self._is_paused
 
-    def send(self, parts: list[ResponsePart]) -> None:
+    def send(self, data: bytes) -> None:
+        """To the transport, unless it wants no more."""
+        self.send_parts([data])
+
+    def send_parts(self, parts: list[ResponsePart]) -> None:
         """Until the transport wants no more."""
         self._enqueue(parts)
         self._flush()

@@ -116,6 +116,8 @@ class FakeTransport:
         self.is_reading = True
         self.is_closed = False
         self.was_aborted = False
+        self.has_half_close = False
+        self.is_half_closed = False
 
     @property
     def written(self) -> bytes:
@@ -139,6 +141,14 @@ class FakeTransport:
         """A real one is never resumed twice."""
         assert not self.is_reading
         self.is_reading = True
+
+    def can_write_eof(self) -> bool:
+        """As an encrypted transport, unless a test says otherwise."""
+        return self.has_half_close
+
+    def write_eof(self) -> None:
+        """Remember."""
+        self.is_half_closed = True
 
     def close(self) -> None:
         """As asyncio does it: the protocol hears of it in the next turn."""

@@ -234,3 +234,22 @@ def test_draining_answers_what_is_in_flight_and_closes() -> None:
     assert answered_ids(transport.written) == [1]
     assert transport.is_closed
     assert not transport.was_aborted
+
+
+def test_a_goodbye_waits_for_the_peers_own_and_ignores_what_still_comes() -> None:
+    world = World(echo)
+    channel, transport = world.connect()
+    transport.has_half_close = True
+    receive(channel, frame(1))
+
+    channel.drain()
+    assert transport.is_half_closed
+    assert transport.is_reading
+    receive(channel, frame(2))
+    world.advance(999)
+    assert not transport.is_closed
+    world.advance(1)
+
+    assert transport.was_aborted
+    assert answered_ids(transport.written) == [1]
+    assert world.closed == [channel]

@@ -11,7 +11,7 @@ from millstream.network import Endpoint, SecurityProtocol, SocketServerConfig
 PLAINTEXT = SecurityProtocol.PLAINTEXT
 
 
-def test_the_defaults_are_kafkas() -> None:
+def test_the_limits_are_kafkas() -> None:
     config = SocketServerConfig()
 
     assert config.endpoints == (Endpoint("PLAINTEXT", PLAINTEXT, "", 9092),)
@@ -22,6 +22,12 @@ def test_the_defaults_are_kafkas() -> None:
     assert config.queued_max_request_bytes == -1
     assert config.max_connections == config.max_connections_per_ip == 2_147_483_647
     assert config.socket_listen_backlog_size == 50
+
+
+def test_the_kernel_sizes_its_buffers_unless_told() -> None:
+    config = SocketServerConfig()
+
+    assert config.socket_send_buffer_bytes == config.socket_receive_buffer_bytes == -1
 
 
 @pytest.mark.parametrize(

@@ -155,7 +155,7 @@ def test_everything_arrives_once_and_in_order(kernel: Kernel, room: int) -> None
     sender, owner = make(kernel)
     parts, whole = parts_of_every_kind(kernel)
 
-    sender.send(parts)
+    sender.send_parts(parts)
     while sender.is_blocked:
         kernel.become_writable(room)
 
@@ -171,9 +171,9 @@ def test_what_comes_while_it_is_blocked_waits_its_turn(kernel: Kernel) -> None:
     sender, _ = make(kernel)
     kernel.room = 3
 
-    sender.send([b"abcdef"])
-    sender.send([b"ghi"])
-    sender.send([b"j", b"kl"])
+    sender.send(b"abcdef")
+    sender.send(b"ghi")
+    sender.send_parts([b"j", b"kl"])
     assert sender.pending_bytes == 9
     kernel.become_writable(100)
 
@@ -185,7 +185,7 @@ def test_small_pieces_leave_together(kernel: Kernel) -> None:
     sender, _ = make(kernel)
     kernel.room = 1000
 
-    sender.send([b"head", Region(kernel, b"x" * 100), b"tail"])
+    sender.send_parts([b"head", Region(kernel, b"x" * 100), b"tail"])
 
     assert kernel.sends == [b"head" + b"x" * 100 + b"tail"]
     assert kernel.sendfile_calls == 0
@@ -194,10 +194,10 @@ def test_small_pieces_leave_together(kernel: Kernel) -> None:
 def test_too_much_waiting_output_is_congestion(kernel: Kernel) -> None:
     sender, owner = make(kernel)
 
-    sender.send([bytes(200_000)])
+    sender.send_parts([bytes(200_000)])
     assert sender.is_blocked
     assert not sender.is_congested
-    sender.send([bytes(200_000)])
+    sender.send_parts([bytes(200_000)])
     assert sender.is_congested
     kernel.become_writable(10)
     assert owner.drained == 0
@@ -210,7 +210,7 @@ def test_one_connection_does_not_send_for_ever(kernel: Kernel) -> None:
     sender, _ = make(kernel)
     kernel.room = 1 << 40
 
-    sender.send([bytes(3_000_000), bytes(3_000_000), bytes(3_000_000)])
+    sender.send_parts([bytes(3_000_000), bytes(3_000_000), bytes(3_000_000)])
 
     assert sender.bytes_sent == 6_000_000
     kernel.become_writable(1 << 40)
@@ -223,7 +223,7 @@ def test_where_sendfile_does_not_work_the_file_is_read(kernel: Kernel) -> None:
     kernel.sendfile_error = OSError(errno.EINVAL, "not on this file system")
     data = random.Random(2).randbytes(100_000)
 
-    sender.send([b"a", Region(kernel, data), b"b"])
+    sender.send_parts([b"a", Region(kernel, data), b"b"])
 
     assert bytes(kernel.taken) == b"a" + data + b"b"
     assert kernel.sendfile_calls == 1
@@ -234,7 +234,7 @@ def test_sendfile_that_stops_working_in_the_middle_is_continued(kernel: Kernel) 
     sender, _ = make(kernel)
     data = random.Random(2).randbytes(100_000)
     kernel.room = 40_000
-    sender.send([Region(kernel, data), b"end"])
+    sender.send_parts([Region(kernel, data), b"end"])
 
     kernel.sendfile_error = OSError(errno.EINVAL, "not any more")
     kernel.become_writable(1_000_000)
@@ -249,7 +249,7 @@ def test_a_file_that_was_cut_is_an_error(kernel: Kernel, size: int) -> None:
     region = Region(kernel, bytes(size))
     region.cut(50)
 
-    sender.send([b"head", region])
+    sender.send_parts([b"head", region])
 
     assert "a file ends inside" in str(owner.errors[0])
 
@@ -259,12 +259,12 @@ def test_a_reset_is_reported_once(kernel: Kernel, *, is_waiting: bool) -> None:
     sender, owner = make(kernel)
     reset = ConnectionResetError(errno.ECONNRESET, "reset")
     if is_waiting:
-        sender.send([bytes(100), bytes(100)])
+        sender.send_parts([bytes(100), bytes(100)])
     kernel.error = reset
     if is_waiting:
         kernel.become_writable(10)
     else:
-        sender.send([b"x"])
+        sender.send(b"x")
 
     assert owner.errors == [reset]
     sender.close()
@@ -276,7 +276,7 @@ def test_no_descriptor_left_to_wait_with_is_reported(kernel: Kernel) -> None:
     sender, owner = make(kernel)
     kernel.has_descriptors = False
 
-    sender.send([b"x"])
+    sender.send(b"x")
 
     assert [error.errno for error in owner.errors] == [errno.EMFILE]
 
@@ -307,7 +307,7 @@ def test_a_transport_is_given_no_more_than_it_wants(kernel: Kernel) -> None:
     transport.sender = sender
     parts, whole = parts_of_every_kind(kernel)
 
-    sender.send(parts)
+    sender.send_parts(parts)
     assert sender.is_blocked
     assert sender.is_congested
     rounds = 0
@@ -328,6 +328,6 @@ def test_a_transport_learns_of_a_file_that_was_cut(kernel: Kernel) -> None:
     region = Region(kernel, bytes(100))
     region.cut(10)
 
-    sender.send([region])
+    sender.send_parts([region])
 
     assert "a file ends inside" in str(owner.errors[0])
