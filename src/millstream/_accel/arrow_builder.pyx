@@ -190,8 +190,14 @@ cdef class ArrowRecords:
     def __dealloc__(self):
         ms_let_go(self._shared)
 
+    cdef ms_shared_columns* _get(self) except NULL:
+        """The columns. `__new__` called by hand leaves none."""
+        if self._shared is NULL:
+            raise TypeError("ArrowRecords come from ArrowRecordsBuilder.finish()")
+        return self._shared
+
     def __len__(self):
-        return self._shared.columns.row_count
+        return self._get().columns.row_count
 
     def __arrow_c_schema__(self):
         """The schema as an "arrow_schema" capsule."""
@@ -203,17 +209,19 @@ cdef class ArrowRecords:
 
     def __arrow_c_array__(self, requested_schema=None):
         """The schema and the rows as capsules. A wish for other types is not met."""
+        cdef ms_shared_columns* shared = self._get()
         schema_capsule = self.__arrow_c_schema__()
         cdef ArrowArray* array = <ArrowArray*>allocate(sizeof(ArrowArray))
-        if not ms_export_array(array, self._shared):
+        if not ms_export_array(array, shared):
             PyMem_RawFree(array)
             raise MemoryError
         return schema_capsule, PyCapsule_New(array, "arrow_array", &drop_array)
 
     def __arrow_c_stream__(self, requested_schema=None):
         """The rows as an "arrow_array_stream" capsule of one array."""
+        cdef ms_shared_columns* shared = self._get()
         cdef ArrowArrayStream* stream = <ArrowArrayStream*>allocate(sizeof(ArrowArrayStream))
-        if not ms_export_stream(stream, self._shared):
+        if not ms_export_stream(stream, shared):
             PyMem_RawFree(stream)
             raise MemoryError
         return PyCapsule_New(stream, "arrow_array_stream", &drop_stream)

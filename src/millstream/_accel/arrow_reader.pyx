@@ -15,13 +15,18 @@ from millstream._accel.arrow_abi cimport ArrowArray, ArrowArrayStream, ArrowSche
 from millstream._accel.arrow_input cimport *
 from millstream._accel.atomics cimport ms_give_back, ms_take
 
-from millstream._accel import arrow_schema
+
+cdef object rules():
+    """`arrow_schema`, imported by the first reader: who reads no Arrow does not wait for it."""
+    from millstream._accel import arrow_schema
+
+    return arrow_schema
 
 
 cdef object describe(const ArrowSchema* schema):
     """The schema as `arrow_schema.Node`s."""
     cdef int64_t i
-    return arrow_schema.Node(
+    return rules().Node(
         schema.name.decode("utf-8", "replace") if schema.name is not NULL else "",
         schema.format.decode("utf-8", "replace"),
         schema.dictionary is not NULL,
@@ -36,7 +41,7 @@ cdef ms_place to_place(column):
 
 
 cdef int make_plan(ms_plan* plan, const ArrowSchema* schema) except -1:
-    columns = arrow_schema.plan_records(describe(schema))
+    columns = rules().plan_records(describe(schema))
     plan.key = to_place(columns.key)
     plan.value = to_place(columns.value)
     plan.partition = to_place(columns.partition)
@@ -52,12 +57,12 @@ cdef int make_plan(ms_plan* plan, const ArrowSchema* schema) except -1:
 cdef int raise_row(int outcome, int64_t row) except -1:
     """The error for what `ms_read_row` found."""
     if outcome == MS_ROW_NULL_HEADER:
-        raise arrow_schema.null_header(row)
+        raise rules().null_header(row)
     if outcome == MS_ROW_NULL_HEADER_KEY:
-        raise arrow_schema.null_header_key(row)
+        raise rules().null_header_key(row)
     if outcome == MS_ROW_TIMESTAMP_OVERFLOW:
-        raise arrow_schema.timestamp_overflow(row)
-    raise arrow_schema.unsound_row(row, ("key", "value", "headers")[outcome - MS_ROW_UNSOUND_KEY])
+        raise rules().timestamp_overflow(row)
+    raise rules().unsound_row(row, ("key", "value", "headers")[outcome - MS_ROW_UNSOUND_KEY])
 
 
 cdef object bytes_or_none(const uint8_t* data, int64_t length):
@@ -78,12 +83,12 @@ cdef class ArrowChunk:
         cdef int64_t row
         cdef const uint8_t* validity
         if not ms_bind_input(&self._input, plan, &self._array):
-            raise arrow_schema.unsound_array()
+            raise rules().unsound_array()
         if self._array.null_count != 0 and self._array.n_buffers > 0:
             validity = <const uint8_t*>self._array.buffers[0]
             for row in range(self._array.length):
                 if ms_is_null(validity, self._array.offset + row):
-                    raise arrow_schema.null_row(row)
+                    raise rules().null_row(row)
         return 0
 
     def __len__(self):
@@ -122,7 +127,7 @@ cdef class ArrowChunk:
         for row in range(self._input.row_count):
             partition = ms_partition_at(&self._input, row, &is_null)
             if not is_null and not 0 <= partition <= INT32_MAX:
-                raise arrow_schema.bad_partition(row, partition)
+                raise rules().bad_partition(row, partition)
             out[row] = <int32_t>partition
         return memoryview(numbers).cast("i")
 
@@ -168,7 +173,7 @@ cdef class ArrowRecordsReader:
             schema, array = data.__arrow_c_array__()
             self._take_array(schema, array)
         else:
-            raise arrow_schema.not_arrow(data)
+            raise rules().not_arrow(data)
 
     def __dealloc__(self):
         if self._stream.release is not NULL:
@@ -206,7 +211,7 @@ cdef class ArrowRecordsReader:
     cdef int _raise_failure(self, int code) except -1:
         cdef const char* problem = self._stream.get_last_error(&self._stream)
         text = "" if problem is NULL else problem.decode("utf-8", "replace")
-        raise arrow_schema.stream_failure(code, text)
+        raise rules().stream_failure(code, text)
 
     cdef int _next_array(self, ArrowArray* array) except -1:
         """The next array of the stream, or the only one; none is left when it has no release."""

@@ -13,7 +13,7 @@ cdef extern from "crc32c.h" nogil:
     uint32_t ms_crc32c_portable(uint32_t seed, const uint8_t* data, size_t size)
 
 cdef extern from "Python.h":
-    unsigned long PyLong_AsUnsignedLongMask(object number) except? 0xffffffff
+    unsigned long PyLong_AsUnsignedLongMask(object number) except? -1
 
 # Below this the work is done before another thread could make use of the GIL, and getting it
 # back from a busy thread may cost milliseconds.

@@ -36,9 +36,9 @@ cdef class Record:
     cdef readonly int64_t timestamp
     cdef readonly object key
     cdef readonly object value
-    cdef readonly tuple headers
+    cdef readonly object headers
 
-    def __init__(self, int64_t offset, int64_t timestamp, key, value, tuple headers not None=()):
+    def __init__(self, int64_t offset, int64_t timestamp, key, value, headers=()):
         self.offset = offset
         self.timestamp = timestamp
         self.key = key

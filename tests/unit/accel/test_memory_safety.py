@@ -176,6 +176,24 @@ def test_parts_of_others_cannot_be_made_by_hand() -> None:
         ArrowChunk()
 
 
+def test_parts_made_by_force_are_empty_and_harmless() -> None:
+    records = ArrowRecords.__new__(ArrowRecords)
+    chunk = ArrowChunk.__new__(ArrowChunk)
+
+    for use in (records.__len__, records.__arrow_c_array__, records.__arrow_c_stream__):
+        with pytest.raises(TypeError, match="come from ArrowRecordsBuilder"):
+            use()
+    assert len(chunk) == 0
+    assert chunk.partitions() is None
+
+
+def test_a_seed_that_is_no_number_is_refused() -> None:
+    for checksum in (crc32c, crc32c_portable):
+        with pytest.raises(TypeError):
+            checksum(b"", "seed")  # type: ignore[arg-type]  # the error is the point
+        assert checksum(b"", -1) == checksum(b"", 0xFFFFFFFF) == 0xFFFFFFFF
+
+
 @pytest.mark.parametrize("size", [*range(40), 767, 768, 769, 12_287, 12_288, 12_300, 200_001])
 def test_every_way_to_a_checksum_gives_the_same(size: int) -> None:
     data = bytes(i * 31 % 251 for i in range(size))
