@@ -253,7 +253,8 @@ class Bench:
 
     def follow(self, leader_id: int = 2, epoch: int = 1) -> Follower:
         """Hear from a leader."""
-        request = wire_requests.begin_quorum_epoch_request(node(leader_id), key_of(1), epoch)
+        local = self.core._replica.local.key
+        request = wire_requests.begin_quorum_epoch_request(node(leader_id), local, epoch)
         self.receive(request)
         state = self.core.state
         assert isinstance(state, Follower)
