@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 class _Session:
     epoch: int
     contact_ms: int
+    is_heard: bool = False
     metadata_offset: int = -1
     shutdown_offset: int | None = None
 
@@ -27,26 +28,29 @@ class BrokerSessions:
         self._timeout_ms = timeout_ms
         self._sessions: dict[int, _Session] = {}
 
-    def touch(
-        self, broker_id: int, epoch: int, now_ms: int, metadata_offset: int | None = None
-    ) -> None:
+    def assume(self, broker_id: int, epoch: int, now_ms: int) -> None:
+        """A broker was unfenced when this controller became active: it has time to report."""
+        self._sessions[broker_id] = _Session(epoch, now_ms)
+
+    def touch(self, broker_id: int, epoch: int, now_ms: int, metadata_offset: int) -> None:
         """A broker of this epoch was heard of; it has applied the log up to `metadata_offset`."""
         session = self._sessions.get(broker_id)
         if session is None or session.epoch != epoch:
             session = self._sessions[broker_id] = _Session(epoch, now_ms)
+        session.is_heard = True
         session.contact_ms = max(now_ms, session.contact_ms)
-        if metadata_offset is not None:
-            session.metadata_offset = metadata_offset
-
-    def remove(self, broker_id: int) -> None:
-        """A broker is unregistered."""
-        self._sessions.pop(broker_id, None)
+        session.metadata_offset = metadata_offset
 
     def is_valid(self, broker_id: int, epoch: int, now_ms: int) -> bool:
-        """Whether that incarnation was heard of within the timeout."""
+        """Whether that incarnation was heard of, by this controller, within the timeout.
+
+        An assumed session does not count: on a single node the broker that comes back after a
+        crash would otherwise be taken for a second one, and wait for its own session to end.
+        """
         session = self._sessions.get(broker_id)
         return (
             session is not None
+            and session.is_heard
             and session.epoch == epoch
             and now_ms < session.contact_ms + self._timeout_ms
         )

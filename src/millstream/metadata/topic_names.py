@@ -40,8 +40,3 @@ def check_topic_name(name: str) -> None:
 def collision_key(name: str) -> str:
     """Names with the same key cannot both exist: metric names cannot tell them apart."""
     return name.replace(".", "_")
-
-
-def may_collide(name: str) -> bool:
-    """Whether another name could have the same key."""
-    return "." in name or "_" in name
