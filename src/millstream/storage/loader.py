@@ -68,7 +68,7 @@ class LoadedLog:
     epochs: LeaderEpochCache
     log_start_offset: int
     log_end_offset: int
-    recovery_point: int
+    """Everything before it is verified and on disk."""
     aborted_base_offsets: list[int]
     """The segments that may have aborted transactions."""
 
@@ -85,6 +85,7 @@ class _LogLoader:
         self._filesystem = request.filesystem
         self._directory = request.directory
         self._are_names_changed = False
+        self._is_cut = False
         self._recovered: list[LogSegment] = []
 
     def load(self) -> LoadedLog:
@@ -112,9 +113,7 @@ class _LogLoader:
             end_offset = self._begin_anew()
         self._settle_epochs(end_offset)
         self._settle_producers(end_offset)
-        for segment in self._recovered:
-            if segment is not self._segments.active:
-                segment.close()
+        self._sync_recovered()
         if self._are_names_changed:
             self._filesystem.sync_directory(self._directory)
         return LoadedLog(
@@ -123,7 +122,6 @@ class _LogLoader:
             self._epochs,
             self._log_start,
             end_offset,
-            end_offset if request.is_clean else min(request.recovery_point, end_offset),
             self._aborted_base_offsets(name for name, _ in names),
         )
 
@@ -168,7 +166,8 @@ class _LogLoader:
         """Verify what may not be on disk; the offset after the last good record."""
         if not len(self._segments):
             return self._begin_anew()
-        doubtful = self._segments.from_offset(self._request.recovery_point)
+        # One that ends at the recovery point was perhaps closed after it was synced.
+        doubtful = self._segments.from_offset(max(self._request.recovery_point - 1, 0))
         next_offset = doubtful[0].base_offset
         self._epochs.truncate_from_end(next_offset)
         replay_producers(
@@ -180,27 +179,30 @@ class _LogLoader:
         )
         for number, segment in enumerate(doubtful):
             if segment.base_offset < next_offset:
-                self._drop(
-                    doubtful[number:], f"it begins before {next_offset}, where the last ends"
-                )
+                # A duplicate, or a new one that failed; what follows shows whether it matters.
+                self._drop([segment], f"the records before it go up to {next_offset}")
+                continue
+            if self._is_behind_a_hole(segment, next_offset):
+                self._drop(doubtful[number:], f"the records before it end at {next_offset}")
                 break
-            next_offset, cut_bytes = self._recover_segment(segment)
+            next_offset = self._recover_segment(segment)
             self._recovered.append(segment)
             self._report(number + 1, len(doubtful))
-            if cut_bytes:
-                _logger.warning(
-                    "%s: cut %d bytes of the segment at %d, the log ends at %d",
-                    self._directory,
-                    cut_bytes,
-                    segment.base_offset,
-                    next_offset,
-                )
-                self._drop(doubtful[number + 1 :], f"it is behind a cut at {next_offset}")
-                break
         return next_offset
 
-    def _recover_segment(self, segment: LogSegment) -> tuple[int, int]:
-        """Verify a segment; the offset after it and the bytes that were cut."""
+    def _is_behind_a_hole(self, segment: LogSegment, next_offset: int) -> bool:
+        """Whether records are missing before a segment.
+
+        A power loss may take the end of a segment, or all of it, and leave the next. What is
+        behind such a hole must go, or readers would miss records without knowing. In a compacted
+        log a hole may be the cleaner's work, and proves something only behind a cut. A cut
+        without a hole took nothing but zeros that were waiting for records.
+        """
+        may_have_holes = self._request.config.is_compacted and not self._is_cut
+        return segment.base_offset > next_offset and not may_have_holes
+
+    def _recover_segment(self, segment: LogSegment) -> int:
+        """Verify a segment, and cut off what is not right; the offset after it."""
         next_offset = segment.base_offset
         self._producers.advance_to(max(self._producers.end_offset, segment.base_offset))
         self._producers.take_snapshot()
@@ -213,9 +215,25 @@ class _LogLoader:
                     self._epochs.assign_in_memory(batch.leader_epoch, batch.base_offset)
             next_offset = batch.last_offset + 1
 
-        cut_bytes = segment.recover(on_batch)
+        self._is_cut = segment.recover(on_batch) > 0
         self._producers.advance_to(next_offset)
-        return next_offset, cut_bytes
+        return next_offset
+
+    def _sync_recovered(self) -> None:
+        """What was found good is made certain, so that a later crash cannot take it back.
+
+        Nor bring anything else back: a process may have died while it truncated the log, and
+        what it cut off must not reappear behind records that were written since.
+        """
+        for segment in self._recovered:
+            if segment in self._segments:
+                if segment is not self._segments.active:
+                    segment.seal()
+                    segment.sync()
+                    segment.release()
+                else:
+                    segment.sync_log()
+                self._are_names_changed = True
 
     def _drop(self, segments: list[LogSegment], reason: str) -> None:
         for segment in segments:

@@ -88,7 +88,7 @@ class LocalLog:
         self.config: LogConfig = request.config
         self.segments: LogSegments = loaded.segments
         self.log_end_offset = loaded.log_end_offset
-        self.recovery_point = loaded.recovery_point
+        self.recovery_point = loaded.log_end_offset
         self.truncation_count = 0
         """Changes whenever records are cut off the end."""
         self.names_version = 0
@@ -128,6 +128,8 @@ class LocalLog:
             # It is empty, and as good as the one that would take its name.
             return active
         active.seal()
+        # Its records may all be on disk, its indexes and its final size are not.
+        self._unsynced_paths += self._paths(active)
         created = self._create_segment(base_offset, now_ms)
         self.segments.add(created)
         return created
@@ -240,12 +242,10 @@ class LocalLog:
         Of the active segment only the records: its indexes are rebuilt after a crash.
         """
         *closed, active = self.segments.from_offset(self.recovery_point)
-        paths = [
-            f"{self.directory}/{segment_file_name(segment.base_offset, extension)}"
-            for segment in closed
-            for extension in SEGMENT_EXTENSIONS
-        ]
-        job = SyncJob(self, active.open_file(), [*paths, *self._unsynced_paths])
+        paths = [path for segment in closed for path in self._paths(segment)]
+        job = SyncJob(
+            self, active.open_file(), list(dict.fromkeys([*paths, *self._unsynced_paths]))
+        )
         self._unsynced_paths.clear()
         self.dirty_since_ms = INT64_MAX
         return job
@@ -267,11 +267,11 @@ class LocalLog:
         """Finish and sync all files and let go of them. The whole log is on disk afterwards."""
         for segment in self.segments:
             segment.seal()
-        for segment in self.segments.from_offset(self.recovery_point):
-            segment.sync()
+        self._unsynced_paths += self._paths(self.segments.active)
         self.names_version += 1
-        self.sync_names()
-        self.recovery_point = self.log_end_offset
+        job = self.begin_flush()
+        job.sync()
+        self.finish_flush(job)
         self.release()
 
     def release(self) -> None:
@@ -292,9 +292,16 @@ class LocalLog:
         for segment in self.segments:
             segment.move_to(directory)
 
+    def _paths(self, segment: LogSegment) -> list[str]:
+        return [
+            f"{self.directory}/{segment_file_name(segment.base_offset, extension)}"
+            for extension in SEGMENT_EXTENSIONS
+        ]
+
     def _create_segment(self, base_offset: int, now_ms: int) -> LogSegment:
         jitter_ms = self.config.segment_jitter_ms
-        segment = LogSegment.create(
+        self.names_version += 1
+        return LogSegment.create(
             self.filesystem,
             self.directory,
             base_offset,
@@ -302,8 +309,6 @@ class LocalLog:
             now_ms,
             roll_jitter_ms=self._random.randint(0, jitter_ms) if jitter_ms else 0,
         )
-        self.names_version += 1
-        return segment
 
     def _remove_from_end(self, segments: list[LogSegment]) -> None:
         """Newest first and each for good: whatever a crash leaves of the log has no hole."""

@@ -14,6 +14,7 @@ from millstream.records.batch import RecordBatch
 from millstream.records.control import ControlType, control_type, parse_end_txn_marker
 from millstream.records.layout import NO_PRODUCER_ID, NO_TIMESTAMP
 from millstream.storage.faults import storage_error
+from millstream.storage.index import RELATIVE_OFFSET_MAX
 from millstream.storage.log_results import AppendInfo
 from millstream.storage.producer_entry import AppendOrigin, CompletedTransaction
 from millstream.storage.producer_replay import replay_batch
@@ -108,6 +109,8 @@ class LogAppender:
                 self._append_run(memoryview(records)[start:end], run, now_ms)
                 start = end
         except OSError as error:
+            # Epochs are noted before their records, some of which are not in the log now.
+            self._epochs.truncate_from_end(local.log_end_offset)
             raise storage_error(local.directory, "appending", error) from error
         return AppendInfo(
             batches[0].base_offset,
@@ -185,7 +188,11 @@ class LogAppender:
         """The active segment, or a new one if what comes has no room in it."""
         segment = self._local.segments.active
         if segment.should_roll(incoming_bytes, last.last_offset, last.max_timestamp, now_ms):
-            return self.roll(first.base_offset, now_ms)
+            # Without a gap to the last segment, even if there is one to the last record: so
+            # recovery sees when records are missing. Unless the gap is too large for an index.
+            end_offset = self._local.log_end_offset
+            is_near = last.last_offset - end_offset <= RELATIVE_OFFSET_MAX
+            return self.roll(end_offset if is_near else first.base_offset, now_ms)
         return segment
 
     def _note_appended(self, batch: RecordBatch | LegacyBatch) -> None:

@@ -114,7 +114,13 @@ class LogReader:
         segments = self._local.segments
         segment = segments.get(found.start.segment_base_offset)
         assert segment is not None
-        end_offset = segment.upper_bound_offset(found.start.position + found.size)
+        end_position = found.start.position + found.size
+        end_offset = segment.upper_bound_offset(end_position)
+        if end_offset is not None:
+            # A hint, like everything an index says; too high an offset only finds too much.
+            head = segment.find_batch(end_offset)
+            if head is None or head.position < end_position:
+                end_offset = None
         if end_offset is None:
             following = segments.higher(segment.base_offset)
             end_offset = self._local.log_end_offset

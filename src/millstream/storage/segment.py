@@ -114,7 +114,11 @@ class LogSegment:
         )
         segment._file = segment._files.create_log()
         if config.preallocate:
-            segment._file.allocate(config.segment_size_max)
+            try:
+                segment._file.allocate(config.segment_size_max)
+            except OSError:
+                segment._files.remove()
+                raise
         segment._is_changed = segment._is_ready = True
         return segment
 
@@ -364,10 +368,10 @@ class LogSegment:
     def _find(self, offset: int) -> BatchHead | None:
         entry = self._ready_indexes().offsets.lookup(offset)
         head = find_head(self.open_file(), entry.position, self.size, offset)
-        if head is not None and entry.position > 0:
+        if entry.position > 0 and (head is None or head.position == entry.position):
             # An entry that points too far would hide the batches before it.
-            is_first = head.position == entry.position
-            if is_first and not self.base_offset <= head.base_offset <= entry.offset:
+            first = head or find_head(self.open_file(), entry.position, self.size, 0)
+            if first is None or not self.base_offset <= first.base_offset <= entry.offset:
                 raise CorruptIndex(f"{self.indexes.offsets.path} does not match its log")
         return head
 

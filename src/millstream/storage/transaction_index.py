@@ -6,6 +6,7 @@ none and no file. Kafka's format: 34 bytes each, in order of their last offsets.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -60,7 +61,14 @@ class TransactionIndex:
                 f"does not follow the one at {entries[-1].last_offset}"
             )
         file = self._filesystem.open(self.path, create=True)
-        file.pwrite(_ENTRY.pack(_VERSION, *transaction), len(entries) * _ENTRY.size)
+        end = len(entries) * _ENTRY.size
+        try:
+            file.pwrite(_ENTRY.pack(_VERSION, *transaction), end)
+        except OSError:
+            # A part of an entry would make the file unreadable.
+            with suppress(OSError):
+                file.truncate(end)
+            raise
         entries.append(transaction)
 
     def search(self, fetch_offset: int, upper_bound_offset: int) -> AbortedSearch:
