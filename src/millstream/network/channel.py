@@ -25,7 +25,7 @@ from millstream.network.header import (
 from millstream.network.liveness import Expiry, Liveness
 from millstream.network.log_limiter import logger
 from millstream.network.receiver import Receiver
-from millstream.network.request import CLOSE, NO_RESPONSE, PENDING, Connection, Request
+from millstream.network.request import CLOSE, NO_RESPONSE, PENDING, Connection, Outcome, Request
 from millstream.network.request_channel import InFlight
 from millstream.network.senders import GATHER_BYTES_MAX, Sender, SocketSender, TransportSender
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import socket
 
     from millstream.network.processor import ListenerService, Processor
-    from millstream.network.request import Outcome, Response
+    from millstream.network.request import Response
 LINGER_MAX_MS: Final = 1000
 """How long a peer that was said goodbye to may take to say it too."""
 
@@ -279,7 +279,7 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
     def _emit(self, response: Response | Outcome) -> None:
         if isinstance(response, bytes):
             self._out.append(response)
-        elif isinstance(response, list):
+        elif not isinstance(response, Outcome):
             self._write()
             if self.is_open:
                 self._sender.send_parts(response)

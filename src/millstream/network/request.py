@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 from millstream.network.endpoint import SecurityProtocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from millstream.protocol.api import ApiKey
     from millstream.protocol.notation import VersionRange
@@ -62,8 +62,10 @@ class FileRegion(Protocol):
 
 
 ResponsePart: TypeAlias = "ReadableBuffer | FileRegion"
-Response: TypeAlias = "bytes | list[ResponsePart]"
-"""A whole frame, its size in front: as one `bytes`, or in parts where records lie between."""
+Response: TypeAlias = "bytes | Sequence[ResponsePart]"
+"""A whole frame, its size in front: as one `bytes`, or in parts where records lie between.
+
+Whoever returns parts does not change them any more."""
 
 
 class RequestHandler(Protocol):

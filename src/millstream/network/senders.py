@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, WriteTransport
+    from collections.abc import Sequence
 
     from millstream.network.request import FileRegion, ResponsePart
     from millstream.types import ReadableBuffer
@@ -69,7 +70,7 @@ class Sender:
         """Send now, or queue what the peer does not take."""
         raise NotImplementedError
 
-    def send_parts(self, parts: list[ResponsePart]) -> None:
+    def send_parts(self, parts: Sequence[ResponsePart]) -> None:
         """The same for bytes and file regions in any order."""
         raise NotImplementedError
 
@@ -84,7 +85,7 @@ class Sender:
     def resume(self) -> None:
         """The transport wants more again."""
 
-    def _enqueue(self, parts: list[ResponsePart]) -> None:
+    def _enqueue(self, parts: Sequence[ResponsePart]) -> None:
         self._queue.extend(parts)
         self.pending_bytes += sum(
             len(part) if isinstance(part, _BUFFER_TYPES) else part.length for part in parts
@@ -164,7 +165,7 @@ class SocketSender(Sender):
             self._enqueue([memoryview(data)[sent:]])
             self._wait()
 
-    def send_parts(self, parts: list[ResponsePart]) -> None:
+    def send_parts(self, parts: Sequence[ResponsePart]) -> None:
         """Send until the kernel's buffer is full."""
         was_waiting = bool(self._queue)
         self._enqueue(parts)
@@ -278,7 +279,7 @@ class TransportSender(Sender):
         """To the transport, unless it wants no more."""
         self.send_parts([data])
 
-    def send_parts(self, parts: list[ResponsePart]) -> None:
+    def send_parts(self, parts: Sequence[ResponsePart]) -> None:
         """Until the transport wants no more."""
         self._enqueue(parts)
         self._flush()

@@ -7,6 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.network import NO_RESPONSE, PENDING, Outcome, Request, Response
+from millstream.protocol.api import ApiKey
+from millstream.protocol.frame import decode_response, encode_request, encode_response
+from millstream.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
 from tests.unit.network.fakes import (
     METADATA_V1,
     METADATA_V9,
@@ -245,3 +253,26 @@ def test_responses_in_parts_keep_their_place() -> None:
 
     assert answered_ids(transport.written) == [1, 2]
     assert transport.written.count(b"abcdef") == 2
+
+
+def test_a_real_request_is_decoded_from_its_body_and_really_answered() -> None:
+    def handle(request: Request) -> Response | Outcome:
+        asked = MetadataRequest.decode(
+            request.frame, request.api_version, request.body - request.start
+        )
+        assert request.client_id == "someone"
+        names = [topic.name for topic in asked.topics or ()]
+        topics = [MetadataResponseTopic(name=name) for name in names]
+        response = MetadataResponse(topics=topics)
+        return encode_response(response, request.api_version, request.correlation_id)
+
+    channel, transport = World(handle).connect()
+    for version in (4, 12):
+        request = MetadataRequest(topics=[MetadataRequestTopic(name="weather")])
+        receive(channel, encode_request(request, version, version, "someone"))
+
+        frame_ = transport.writes[-1][4:]
+        correlation_id, response = decode_response(frame_, ApiKey.METADATA, version)
+        assert correlation_id == version
+        assert isinstance(response, MetadataResponse)
+        assert [topic.name for topic in response.topics] == ["weather"]
