@@ -1,6 +1,7 @@
 """What does our framing add to a compression library? Each codec beside the bare library's call.
 
-Part of `benchmarks.records`. One batch's worth of records that compress about as JSON does.
+Part of `benchmarks.records`. A small and a large batch's worth of records that compress about as
+JSON does.
 """
 
 from __future__ import annotations
@@ -18,14 +19,15 @@ from millstream.records.compression import Compression, compress, decompress
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SIZE = 512 * 1024
+SIZES = {"16k": 16 * 1024, "512k": 512 * 1024}
+BYTES_PER_SAMPLE = 512 * 1024
 
 
-def sample() -> bytes:
+def sample(size: int) -> bytes:
     """Events as services log them: the same words, other numbers."""
     events = bytearray()
     number = 1
-    while len(events) < SIZE:
+    while len(events) < size:
         number = number * 48271 % 0x7FFFFFFF
         event = {
             "id": number,
@@ -34,7 +36,7 @@ def sample() -> bytes:
             "ms": number % 500,
         }
         events += json.dumps(event).encode()
-    return bytes(events[:SIZE])
+    return bytes(events[:size])
 
 
 def bare_calls(data: bytes) -> dict[Compression, tuple[Callable[[], Any], Callable[[], Any]]]:
@@ -44,7 +46,8 @@ def bare_calls(data: bytes) -> dict[Compression, tuple[Callable[[], Any], Callab
     zstandard: Any = import_module("zstandard")
     gzipped = zlib.compress(data, -1, wbits=31)
     snapped = bytes(cramjam.snappy.compress_raw(data))
-    framed = lz4.compress(data, block_linked=False, block_size=lz4.BLOCKSIZE_MAX64KB)
+    lz4_settings = {"block_linked": False, "block_size": lz4.BLOCKSIZE_MAX64KB, "store_size": False}
+    framed = lz4.compress(data, **lz4_settings)
     compressor = zstandard.ZstdCompressor(level=3)
     decompressor = zstandard.ZstdDecompressor()
     zstd = compressor.compress(data)
@@ -58,7 +61,7 @@ def bare_calls(data: bytes) -> dict[Compression, tuple[Callable[[], Any], Callab
             lambda: bytes(cramjam.snappy.decompress_raw(snapped)),
         ),
         Compression.LZ4: (
-            lambda: lz4.compress(data, block_linked=False, block_size=lz4.BLOCKSIZE_MAX64KB),
+            lambda: lz4.compress(data, **lz4_settings),
             lambda: lz4.decompress(framed),
         ),
         Compression.ZSTD: (
@@ -70,27 +73,38 @@ def bare_calls(data: bytes) -> dict[Compression, tuple[Callable[[], Any], Callab
 
 def measure(rounds: int) -> dict[str, dict[str, float]]:
     """Median CPU microseconds of each verb of each codec, ours and the library's, interleaved."""
-    data = sample()
+    return {
+        f"{verb}_{label}": costs
+        for label, size in SIZES.items()
+        for verb, costs in _measure_size(sample(size), rounds).items()
+    }
+
+
+def _measure_size(data: bytes, rounds: int) -> dict[str, dict[str, float]]:
+    calls = BYTES_PER_SAMPLE // len(data)
     found = {}
     for codec, (bare_compress, bare_decompress) in bare_calls(data).items():
         packed = compress(codec, data)
         assert bytes(decompress(codec, packed)) == data
         name = codec.config_name
         found[f"compress_{name}"] = _interleaved(
-            partial(compress, codec, data), bare_compress, rounds
+            partial(compress, codec, data), bare_compress, rounds, calls
         )
         found[f"decompress_{name}"] = _interleaved(
-            partial(decompress, codec, packed), bare_decompress, rounds
+            partial(decompress, codec, packed), bare_decompress, rounds, calls
         )
     return found
 
 
-def _interleaved(ours: Callable[[], Any], bare: Callable[[], Any], rounds: int) -> dict[str, float]:
+def _interleaved(
+    ours: Callable[[], Any], bare: Callable[[], Any], rounds: int, calls: int
+) -> dict[str, float]:
     samples: dict[str, list[int]] = {"ours": [], "the bare library": []}
     for _ in range(rounds):
         for taken, run in zip(samples.values(), (ours, bare), strict=True):
             run()
             start = time.thread_time_ns()
-            run()
+            for _ in range(calls):
+                run()
             taken.append(time.thread_time_ns() - start)
-    return {name: statistics.median(taken) / 1000 for name, taken in samples.items()}
+    return {name: statistics.median(taken) / calls / 1000 for name, taken in samples.items()}

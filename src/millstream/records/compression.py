@@ -8,7 +8,6 @@ The codec libraries are imported on first use, not before.
 from __future__ import annotations
 
 from enum import IntEnum
-from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
@@ -67,7 +66,7 @@ class _Implementation(Protocol):
 
     def compress(self, data: ReadableBuffer, level: int) -> bytes: ...
 
-    def decompress(self, data: ReadableBuffer, size_limit: int) -> bytes: ...
+    def decompress(self, data: ReadableBuffer, size_limit: int) -> ReadableBuffer: ...
 
 
 class LevelRange(NamedTuple):
@@ -106,7 +105,7 @@ def checked_level(codec: Compression, level: int | None) -> int:
 def compress(codec: Compression, data: ReadableBuffer, level: int | None = None) -> ReadableBuffer:
     """The compressed form of `data`; `data` itself for NONE."""
     level = checked_level(codec, level)
-    return _implementation(codec).compress(data, level) if codec else data
+    return (_loaded[codec] or _load(codec)).compress(data, level) if codec else data
 
 
 def decompress(
@@ -117,9 +116,13 @@ def decompress(
     Bytes that are cut off, followed by others, or wrong raise CorruptMessage, and those that grow
     past the limit DecompressedTooLarge.
     """
-    return _implementation(codec).decompress(data, size_limit) if codec else data
+    return (_loaded[codec] or _load(codec)).decompress(data, size_limit) if codec else data
 
 
-@cache
-def _implementation(codec: Compression) -> _Implementation:
-    return cast("_Implementation", import_module(f"millstream.records.codecs.{codec.config_name}"))
+_loaded: list[_Implementation | None] = [None] * len(_CODECS)
+
+
+def _load(codec: Compression) -> _Implementation:
+    module = import_module(f"millstream.records.codecs.{codec.config_name}")
+    implementation = _loaded[codec] = cast("_Implementation", module)
+    return implementation

@@ -7,7 +7,7 @@ tells them apart.
 from __future__ import annotations
 
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import cramjam
 
@@ -41,19 +41,24 @@ def compress(data: ReadableBuffer, level: int) -> bytes:
     return b"".join(parts)
 
 
-def decompress(data: ReadableBuffer, size_limit: int) -> bytes:
+def decompress(data: ReadableBuffer, size_limit: int) -> ReadableBuffer:
     """The contents of a stream, of several in a row, or of a bare block."""
     view = memoryview(data)
     if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
-        return bytes(_decompress_block(view, size_limit, size_limit))
+        return _contents(_decompress_block(view, size_limit, size_limit))
     if _has_one_block(view):  # most batches do, and the loop below has its price
-        return bytes(_decompress_block(view[_FIRST_BLOCK_AT:], size_limit, size_limit))
+        return _contents(_decompress_block(view[_FIRST_BLOCK_AT:], size_limit, size_limit))
     parts: list[cramjam.Buffer] = []
     size = 0
     for block in _blocks(view):
         parts.append(_decompress_block(block, size_limit - size, size_limit))
         size += len(parts[-1])
     return b"".join(parts)
+
+
+def _contents(buffer: cramjam.Buffer) -> memoryview:
+    """What cramjam has in its own memory, in place."""
+    return memoryview(cast("bytearray", buffer))
 
 
 def _has_one_block(view: memoryview) -> bool:

@@ -54,14 +54,40 @@ def compress(data: ReadableBuffer, level: int) -> bytes:
 
 def decompress(data: ReadableBuffer, size_limit: int) -> bytes:
     """The contents of all frames, one after the other."""
-    return decompress_frames("zstd", data, size_limit, _walk, _decompress_frame)
+    content = _decompress_sized_frame(data, size_limit)
+    if content is None:
+        return decompress_frames("zstd", data, size_limit, _walk, _decompress_frame)
+    return content
+
+
+def _decompress_sized_frame(data: ReadableBuffer, size_limit: int) -> bytes | None:
+    """The contents of a single frame that tells their size, as we write it, else None.
+
+    The library takes the memory that the header claims; a claim that the bytes at hand cannot
+    fulfil, whatever blocks they are, is not believed here.
+    """
+    try:
+        claimed = zstandard.frame_content_size(data)
+        possible = (len(data) // _BLOCK_HEADER_SIZE + 1) * _BLOCK_SIZE_MAX
+        if not 0 < claimed <= min(size_limit, possible):
+            return None
+        decompressor = _taken_decompressor()
+        content = decompressor.decompress(data, allow_extra_data=False)
+    except zstandard.ZstdError:
+        return None
+    _decompressors.append(decompressor)
+    return content
+
+
+def _taken_decompressor() -> zstandard.ZstdDecompressor:
+    try:
+        return _decompressors.pop()
+    except IndexError:
+        return zstandard.ZstdDecompressor()
 
 
 def _decompress_frame(frame: memoryview, size_max: int, size_left: int) -> bytes:
-    try:
-        decompressor = _decompressors.pop()
-    except IndexError:
-        decompressor = zstandard.ZstdDecompressor()
+    decompressor = _taken_decompressor()
     try:
         if size_max <= size_left:
             content = decompressor.decompress(frame, max_output_size=size_max or 1)
