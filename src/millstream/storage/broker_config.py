@@ -82,6 +82,14 @@ class LogManagerConfig:
         kind=LONG,
         unit="ms",
     )
+    high_watermark_checkpoint_interval_ms: int = key(
+        "replica.high.watermark.checkpoint.interval.ms",
+        5_000,
+        at_least(1),
+        "How often the high watermarks are written.",
+        kind=LONG,
+        unit="ms",
+    )
     dir_failure_timeout_ms: int = key(
         "log.dir.failure.timeout.ms",
         30_000,

@@ -99,7 +99,7 @@ class GroupCommit:
         directory: str,
         run: Callable[[Work], object],
         post: Callable[[Work], object],
-        on_failure: Callable[[KafkaStorageError], None],
+        on_failure: Callable[[KafkaStorageError], object],
     ) -> None:
         self.failure: ApiError | None = None
         """Why this directory takes no more commits; None while all is well."""

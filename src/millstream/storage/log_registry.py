@@ -1,0 +1,232 @@
+"""Which logs there are, in which directory, and which of them are in service.
+
+The parts of the log manager share one: `LogManager`, its periodic tasks, its moves. It opens logs
+that are asked for and takes the logs of a failed directory out of service. It decides nothing about
+their content. The owner's thread calls everything but `load`.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from millstream.errors import KafkaStorageError
+from millstream.storage.cleaning_control import CleaningControl, NoCleaning
+from millstream.storage.faults import is_disk_failure, storage_errors
+from millstream.storage.filesystem import directory_of
+from millstream.storage.loader import LoadRequest
+from millstream.storage.log_directory import LogDirectory
+from millstream.storage.unified_log import UnifiedLog
+from millstream.types import INT64_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from random import Random
+
+    from millstream.clock import Clock
+    from millstream.storage.background import Background
+    from millstream.storage.broker_config import LogManagerConfig
+    from millstream.storage.config import LogConfig
+    from millstream.storage.filesystem import FileSystem
+    from millstream.storage.log_slot import LogSlot
+    from millstream.types import TopicPartition, Uuid
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryFailure:
+    """A directory has gone out of service, with all its logs."""
+
+    path: str
+    directory_id: Uuid | None
+    error: KafkaStorageError
+    partitions: tuple[TopicPartition, ...]
+    is_last: bool
+    """No directory is left: the broker can do no more."""
+
+
+class LogRegistry:
+    """The directories and their logs."""
+
+    def __init__(
+        self,
+        config: LogManagerConfig,
+        *,
+        filesystem: FileSystem,
+        clock: Clock,
+        random: Random,
+        background: Background,
+        config_for: Callable[[str], LogConfig],
+        on_failure: Callable[[DirectoryFailure], None],
+    ) -> None:
+        self.config = config
+        self.filesystem = filesystem
+        self.clock = clock
+        self.random = random
+        self.cleaner: CleaningControl = NoCleaning()
+        self.directories = {
+            path: LogDirectory(
+                filesystem, path, background, on_failure=self.fail, on_error=self.note_error
+            )
+            for path in dict.fromkeys(each.rstrip("/") or "/" for each in config.log_dirs)
+        }
+        self.current: dict[TopicPartition, LogSlot] = {}
+        self.future: dict[TopicPartition, LogSlot] = {}
+        self.offline: dict[TopicPartition, str] = {}
+        """Partitions whose log was in a directory that failed, and that directory."""
+        self.config_for = config_for
+        """A topic's settings, by its name; also asked on worker threads while logs are loaded."""
+        self._on_failure = on_failure
+        # Logs with a `flush.ms`, and that time.
+        self._flush_intervals_ms: dict[LogSlot, int] = {}
+
+    @property
+    def online_directories(self) -> list[LogDirectory]:
+        """The directories in service, in the order of `log.dirs`."""
+        return [each for each in self.directories.values() if each.is_online]
+
+    def slots(self) -> Iterator[LogSlot]:
+        """All logs in service, future ones too."""
+        yield from list(self.current.values())
+        yield from list(self.future.values())
+
+    def directory_of(self, log: UnifiedLog) -> LogDirectory:
+        """The directory a log is in."""
+        return self.directories[directory_of(log.directory)]
+
+    def require(self, partition: TopicPartition) -> LogSlot:
+        """A partition's place; an error that says why there is none."""
+        slot = self.current.get(partition)
+        if slot is None:
+            raise self.absence(partition)
+        return slot
+
+    def absence(self, partition: TopicPartition) -> KafkaStorageError:
+        """Why a partition has no log here."""
+        failed = self.offline.get(partition)
+        if failed is None:
+            return KafkaStorageError(f"{partition} has no log on this broker")
+        reason = self.directories[failed].error
+        return KafkaStorageError(f"{partition} is in {failed}, which is out of service: {reason}")
+
+    # Opening.
+
+    def open(self, slot: LogSlot) -> UnifiedLog:
+        """The log, which is loaded if nobody has asked for it before."""
+        if slot.log is not None:
+            return slot.log
+        if slot.fault is not None:
+            raise slot.fault
+        try:
+            log = self.load(slot)
+        except KafkaStorageError as error:
+            self.note_error(slot.directory, error)
+            raise
+        self.publish(slot, log)
+        return log
+
+    def load(self, slot: LogSlot, progress: Callable[[int, int], None] | None = None) -> UnifiedLog:
+        """Make the log of a place from its files. May run on a worker thread: publishes nothing."""
+        recovery_point, log_start_offset, high_watermark = slot.checkpointed
+        request = LoadRequest(
+            filesystem=self.filesystem,
+            directory=slot.path,
+            config=self.config_for(slot.partition.topic),
+            now_ms=self.clock.wall_ms(),
+            log_start_offset=log_start_offset,
+            recovery_point=recovery_point,
+            is_clean=slot.is_clean,
+            producer_expiration_ms=self.config.producer_id_expiration_ms,
+            verifies_transactions=self.config.transaction_partition_verification_enable,
+            progress=progress,
+        )
+        log = UnifiedLog.open(request, high_watermark=high_watermark, random=self.random)
+        # A log that is merely there holds no descriptor: there may be ten thousand of them.
+        log.release()
+        return log
+
+    def publish(self, slot: LogSlot, log: UnifiedLog) -> None:
+        """The log is there for all."""
+        slot.log = log
+        self.note_config(slot)
+
+    def note_config(self, slot: LogSlot) -> None:
+        """A log has new settings: remember those that give the tasks work."""
+        self._flush_intervals_ms.pop(slot, None)
+        if slot.log is not None and slot.log.config.flush_ms < INT64_MAX:
+            self._flush_intervals_ms[slot] = slot.log.config.flush_ms
+
+    @property
+    def timed_flushes(self) -> dict[LogSlot, int]:
+        """The logs that are to be synced after some time, and that time."""
+        return self._flush_intervals_ms
+
+    def add(self, slot: LogSlot) -> None:
+        """A log comes into service, open or not."""
+        slot.directory.logs[slot.partition] = slot
+        (self.future if slot.is_future else self.current)[slot.partition] = slot
+
+    def remove(self, slot: LogSlot) -> None:
+        """A log goes out of service."""
+        if slot.directory.logs.get(slot.partition) is slot:
+            del slot.directory.logs[slot.partition]
+        logs = self.future if slot.is_future else self.current
+        if logs.get(slot.partition) is slot:
+            del logs[slot.partition]
+        self._flush_intervals_ms.pop(slot, None)
+        slot.directory.cleaner_offsets.pop(slot.partition, None)
+        if not slot.is_future:
+            self.cleaner.forget(slot.partition)
+
+    # Failing.
+
+    def note_error(self, directory: LogDirectory, error: Exception) -> bool:
+        """Take a directory out of service if an error says that its disk has failed; if it did."""
+        if not directory.is_online or not is_disk_failure(error):
+            return not directory.is_online
+        if not isinstance(error, KafkaStorageError):
+            error = KafkaStorageError(f"{directory.path} has failed ({error})")
+        self.fail(directory, error)
+        return True
+
+    def fail(self, directory: LogDirectory, error: KafkaStorageError) -> None:
+        """Take a directory out of service. Nothing is written to it any more."""
+        if not directory.is_online:
+            return
+        directory.error = error
+        _logger.error("%s is taken out of service: %s", directory.path, error)
+        slots = list(directory.logs.values())
+        for slot in slots:
+            if slot.log is not None:
+                slot.log.abandon()
+            self.remove(slot)
+            if not slot.is_future:
+                self.offline[slot.partition] = directory.path
+        directory.close_workers(error)
+        self._on_failure(
+            DirectoryFailure(
+                directory.path,
+                directory.directory_id,
+                error,
+                tuple(slot.partition for slot in slots),
+                is_last=not self.online_directories,
+            )
+        )
+
+    def rename(self, slot: LogSlot, name: str) -> None:
+        """Give a log's directory another name, durably."""
+        path = f"{slot.directory.path}/{name}"
+        try:
+            if slot.log is None:
+                with storage_errors(slot.path, "renaming"):
+                    self.filesystem.rename(slot.path, path)
+            else:
+                slot.log.move_to(path)
+            slot.name = name
+            with storage_errors(slot.path, "renaming"):
+                self.filesystem.sync_directory(slot.directory.path)
+        except KafkaStorageError as error:
+            self.note_error(slot.directory, error)
+            raise
