@@ -70,9 +70,6 @@ if TYPE_CHECKING:
     from millstream.raft.states import Role
     from millstream.raft.voters import VoterSet
 
-_ROLE_CHANGES_MAX = 10
-"""No step changes the role more often: waiting, asking, standing, leading, resigning."""
-
 
 @dataclass(frozen=True, slots=True)
 class RecoveredState:
@@ -334,7 +331,7 @@ class RaftCore:
         if isinstance(state, Leader):
             if isinstance(failed.message, ApiVersionsRequest):
                 self._membership.probe_failed(state, failed.peer.id)
-            elif isinstance(failed.message, BeginQuorumEpochRequest):
+            else:
                 self._leading.reminder_failed(state, failed.peer.id)
 
     def _resign(self, epoch: int) -> None:
@@ -354,9 +351,8 @@ class RaftCore:
         self._membership.retire(leader)
 
     def _finish_step(self) -> list[Effect]:
-        for _ in range(_ROLE_CHANGES_MAX):
-            if self._is_stopped or not self._act():
-                break
+        while self._act():
+            pass  # A new role may have something to do at once.
         effects = self._replica.effects
         self._replica.effects = []
         return effects

@@ -87,13 +87,14 @@ class Elections:
     def _act_candidate(self, state: Candidate) -> bool:
         replica = self._replica
         is_over = replica.now_ms >= state.election_deadline_ms
-        if state.is_backing_off and is_over:
-            replica.become_prospective(state.retries + 1)
-            return True
-        if not state.is_backing_off and (is_over or state.tally.is_lost):
+        if state.is_backing_off:
+            if is_over:
+                replica.become_prospective(state.retries + 1)
+            return is_over
+        if is_over or state.tally.is_lost:
             state.is_backing_off = True
             state.election_deadline_ms = replica.now_ms + self._backoff_ms(state.retries)
-        elif not state.is_backing_off:
+        else:
             self._request_votes(state)
         return False
 

@@ -6,7 +6,7 @@ Rules 1, 4, 5 and 6 of KRaft, the leader's side. Snapshots and voters have their
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from millstream.errors import (
     NO_ERROR,
@@ -286,6 +286,8 @@ class Leading:
             case Fits():
                 self._acknowledge(fetch, leader)
                 self._supersede(fetch, leader)
+            case _:
+                assert_never(check)
 
     def _acknowledge(self, fetch: PendingFetch, leader: Leader) -> None:
         # A follower fetches from its own log end, so the request is its acknowledgement:

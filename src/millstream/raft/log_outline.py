@@ -122,13 +122,12 @@ class LogOutline:
 
     def trim_before(self, snapshot_id: OffsetAndEpoch) -> None:
         """The records and snapshots that a snapshot makes superfluous were deleted."""
-        assert self.start_offset <= snapshot_id.offset <= self.high_watermark
+        assert self.start_offset < snapshot_id.offset <= self.high_watermark
         self.snapshots = {kept: n for kept, n in self.snapshots.items() if kept >= snapshot_id}
         self.start_offset = snapshot_id.offset
         first = bisect_right(self.epochs, snapshot_id.offset, key=itemgetter(1)) - 1
-        if first >= 0:
-            del self.epochs[:first]
-            self.epochs[0] = (self.epochs[0][0], snapshot_id.offset)
+        del self.epochs[:first]
+        self.epochs[0] = (self.epochs[0][0], snapshot_id.offset)
         if self.start_offset == self.end_offset:
             self.epochs.clear()
 

@@ -61,11 +61,6 @@ class QuorumState:
         self.state: State = Unattached(epoch=0, election_deadline_ms=0)
 
     @property
-    def epoch(self) -> int:
-        """The current epoch: it only grows."""
-        return self.state.epoch
-
-    @property
     def leader_id(self) -> int | None:
         """Who leads the current epoch, if that is known."""
         return self.state.leader_id

@@ -298,8 +298,7 @@ class Replica:
         is_from_leader: bool = False,
     ) -> bool:
         """Take in who leads which epoch; False if it contradicts what we know for certain."""
-        if epoch < self.epoch:
-            return True
+        assert epoch >= self.epoch
         if leader_id == self.local.id:
             state = self.state
             led = state.resigned_id if isinstance(state, Resigned) else state.leader_id

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from zlib import crc32
+
 import pytest
 
 from millstream.errors import CorruptMessage
@@ -43,8 +45,9 @@ def test_batches_are_walked_in_order_and_a_cut_one_is_left_out() -> None:
 def test_old_formats_and_impossible_batches_are_corrupt() -> None:
     negative = bytearray(records_at(0, 1))
     negative[23:27] = b"\xff\xff\xff\xff"
-    old = bytearray(records_at(0, 1))
-    old[16] = 1
+    message = b"\x01\x00" + bytes(8) + b"\xff" * 8  # magic, attributes, time, no key, no value
+    checked = crc32(message).to_bytes(4, "big") + message
+    old = bytes(8) + len(checked).to_bytes(4, "big") + checked
     damaged = bytearray(records_at(0, 1))
     damaged[-1] ^= 1
 

@@ -19,6 +19,7 @@ from millstream.protocol.messages import (
     VoteRequest,
     VoteResponse,
 )
+from millstream.raft import ports as ports_of_raft
 from millstream.raft import wire_requests, wire_responses
 from millstream.raft.driver import RaftDriver
 from millstream.raft.states import Role
@@ -311,6 +312,22 @@ def test_what_should_not_happen_is_logged(caplog: pytest.LogCaptureFixture) -> N
         driver.response_received(ports.last_request(FetchRequest), FetchResponse())
 
     assert "makes no sense" in caplog.text
+
+
+def test_the_ports_in_memory_are_what_the_driver_asks_for() -> None:
+    log: ports_of_raft.ReplicatedLog = MemoryLog()
+    store: ports_of_raft.QuorumStateStore = MemoryStore()
+    others: list[type] = [
+        ports_of_raft.NetworkChannel,
+        ports_of_raft.Alarm,
+        ports_of_raft.RaftListener,
+    ]
+
+    for port, kinds in ((log, [ports_of_raft.ReplicatedLog]), (Recorder(), others)):
+        for kind in kinds:
+            asked = {name for name in vars(kind) if not name.startswith("_")}
+            assert asked <= set(dir(port))
+    assert store.read() is None
 
 
 def test_tools_are_answered_too() -> None:

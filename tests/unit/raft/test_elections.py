@@ -399,6 +399,7 @@ def test_a_candidate_that_cannot_win_pauses_and_asks_again_without_a_new_epoch()
     assert state.is_backing_off
     assert bench.now_ms < state.election_deadline_ms <= bench.now_ms + 1_000
 
+    assert bench.wait(0) == []
     bench.wait_until_due()
 
     assert isinstance(bench.core.state, Prospective)

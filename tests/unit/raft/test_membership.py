@@ -181,6 +181,21 @@ def test_rule_8_a_new_voter_that_does_not_answer_is_not_added() -> None:
     assert error_of(bench.answer_to(token)) == RequestTimedOut.code
 
 
+def test_rule_8_the_failure_of_a_voter_that_was_given_up_does_not_matter() -> None:
+    bench = committed_bench()
+    bench.fetch(4)
+    request = added(4)
+    request.timeout_ms = 100
+    bench.receive(request)
+    probe, token = bench.sent(ApiVersionsRequest)[0][0], bench.last_token
+    bench.wait(100)
+    assert error_of(bench.answer_to(token)) == RequestTimedOut.code
+
+    bench.fail(probe)
+
+    assert bench.answer_to(token) is None
+
+
 def test_rule_8_an_addition_is_given_up_after_its_timeout() -> None:
     bench, probe, token = probing_bench()
     bench.replicate(2, 3)
