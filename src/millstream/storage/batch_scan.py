@@ -126,21 +126,22 @@ def find_head(file: File, position: int, end: int, offset: int) -> BatchHead | N
     return next((head for head in heads if head.last_offset >= offset), None)
 
 
-def scan_batches(file: File, position: int, end: int) -> Iterator[BatchAt]:
+def scan_batches(
+    file: File, position: int, end: int, window_bytes: int = BATCH_WINDOW_BYTES
+) -> Iterator[BatchAt]:
     """The whole batches from a position on; their checksums are for the caller to check.
 
     Bytes that cannot be a batch raise CorruptMessage.
     """
-    buffer = bytearray(min(BATCH_WINDOW_BYTES, max(end - position, 0)))
+    buffer = bytearray(min(window_bytes, max(end - position, 0)))
     filled = start = 0
     while end - position > MAGIC_AT:
         needed = _needed_bytes(buffer, start, filled, position, file.path)
         if needed > end - position:
             return
         if needed > filled - start:
-            window_bytes = min(max(needed, BATCH_WINDOW_BYTES), end - position)
             # A new one, because somebody may still hold a batch of the old.
-            buffer = bytearray(window_bytes)
+            buffer = bytearray(min(max(needed, window_bytes), end - position))
             filled, start = file.pread_into(buffer, position), 0
             if filled < needed:
                 return

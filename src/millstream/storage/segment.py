@@ -164,7 +164,7 @@ class LogSegment:
     def update_config(self, config: LogConfig) -> None:
         """Take new settings; the size of the index files stays what it is."""
         self._size_max = config.segment_size_max
-        self._age_max_ms = config.segment_ms - self.roll_jitter_ms
+        self._age_max_ms = config.segment_age_max_ms - self.roll_jitter_ms
         self.indexes.interval_bytes = config.index_interval_bytes
 
     def read(

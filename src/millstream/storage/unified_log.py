@@ -20,8 +20,11 @@ from millstream.storage.log_results import AppendInfo, FetchIsolation
 from millstream.storage.producer_entry import AppendOrigin
 from millstream.storage.producer_replay import replay_producers
 from millstream.storage.retention import count_deletable
+from millstream.storage.segment_swap import swap_segments
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from millstream.storage.config import LogConfig
     from millstream.storage.epoch_cache import EpochEnd, LeaderEpochCache
     from millstream.storage.flusher import FlushJob
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from millstream.storage.segment import LogSegment
     from millstream.storage.segments import LogSegments
     from millstream.storage.time_lookup import TimedRecord
+    from millstream.storage.transaction_index import AbortedTransaction
     from millstream.storage.verification import VerificationGuard
     from millstream.types import ReadableBuffer
 
@@ -227,6 +231,11 @@ class UnifiedLog:
                 timestamp, self._log_start_offset, self._bound(isolation), self.epochs
             )
 
+    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """The aborted transactions with records in [start_offset, end_offset)."""
+        with storage_errors(self.directory, "reading"):
+            return self._reader.aborted_transactions(start_offset, end_offset)
+
     def end_offset_for_epoch(self, epoch: int) -> EpochEnd:
         """Where an epoch ended here; its undefined value if the log cannot know."""
         return self.epochs.end_offset_for(epoch, self.log_end_offset)
@@ -292,6 +301,20 @@ class UnifiedLog:
                 self.producers.snapshots.remove(segment.base_offset)
         self.raise_log_start_offset(min(self.segments.first.base_offset, self._high_watermark))
         return gone
+
+    def replace_segments(self, cleaned: LogSegment, replaced: Sequence[LogSegment]) -> None:
+        """Put a segment that compaction has written in the place of those it was made from.
+
+        The replaced ones are no longer part of the log, as after `delete_old_segments`.
+        """
+        self._require_open()
+        with storage_errors(self.directory, "swapping in a compacted segment"):
+            swap_segments(self._local, cleaned, replaced)
+            for segment in replaced[1:]:
+                self.producers.snapshots.remove(segment.base_offset)
+        if cleaned.indexes.transactions.entries():
+            self._reader.note_aborted(cleaned.base_offset)
+        self._reader.forget_positions()
 
     def remove_expired_producers(self, now_ms: int) -> int:
         """Forget producers that were idle too long; how many."""

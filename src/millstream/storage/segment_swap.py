@@ -1,0 +1,57 @@
+"""Puts a rewritten segment in the place of those it was made from, so that a crash cannot hurt.
+
+`UnifiedLog.replace_segments` calls it, on the owner's thread. At every moment the names on disk
+tell `leftovers` which of the two is the log:
+
+1. `.cleaned` becomes `.swap`, and the directory is synced: from now on the new segment counts.
+2. The old logs become `.deleted`, and the directory is synced. Of the first old segment everything
+   goes, because the new one takes its names. Of the others only the log: were it to survive a crash
+   without its transaction index, aborted records would show.
+3. The rest of the old files become `.deleted`, `.swap` becomes the plain name. Whether that is on
+   disk does not matter: what a crash undoes of it, the next start does again.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from millstream.storage.file_names import DELETED, LOG, SWAP, segment_file_name
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from millstream.storage.local_log import LocalLog
+    from millstream.storage.segment import LogSegment
+
+
+def swap_segments(local: LocalLog, cleaned: LogSegment, replaced: Sequence[LogSegment]) -> None:
+    """Replace neighbouring segments by one whose files are written, synced and `.cleaned`.
+
+    An error before the new segment counts leaves the log as it was.
+    """
+    assert cleaned.base_offset == replaced[0].base_offset
+    try:
+        cleaned.change_suffix(SWAP)
+        _sync_names(local)
+    except OSError:
+        with suppress(OSError):
+            cleaned.delete_files()
+        raise
+    cleaned.update_config(local.config)
+    local.segments.remove(replaced)
+    local.segments.add(cleaned)
+    replaced[0].change_suffix(DELETED)
+    for segment in replaced[1:]:
+        path = f"{local.directory}/{segment_file_name(segment.base_offset, LOG)}"
+        local.filesystem.rename(path, path + DELETED)
+    _sync_names(local)
+    for segment in replaced[1:]:
+        segment.change_suffix(DELETED)
+    cleaned.change_suffix("")
+    local.names_version += 1
+
+
+def _sync_names(local: LocalLog) -> None:
+    local.names_version += 1
+    local.sync_names()
