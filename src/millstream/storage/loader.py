@@ -169,7 +169,7 @@ class _LogLoader:
         # One that ends at the recovery point was perhaps closed after it was synced.
         doubtful = self._segments.from_offset(max(self._request.recovery_point - 1, 0))
         next_offset = doubtful[0].base_offset
-        self._epochs.truncate_from_end(next_offset)
+        self._cut_epochs(next_offset)
         replay_producers(
             self._producers,
             self._segments,
@@ -263,9 +263,14 @@ class _LogLoader:
 
     def _settle_epochs(self, end_offset: int) -> None:
         """No epoch outside the log; on disk only if that changes something."""
-        self._epochs.truncate_from_end(end_offset)
+        self._cut_epochs(end_offset)
         self._epochs.truncate_from_start(self._log_start)
         self._epochs.flush_if_dirty()
+
+    def _cut_epochs(self, end_offset: int) -> None:
+        """Forget epochs after the end; an empty log still knows which epoch was its last."""
+        is_empty = end_offset <= self._log_start
+        self._epochs.truncate_from_end(end_offset + 1 if is_empty else end_offset)
 
     def _settle_producers(self, end_offset: int) -> None:
         self._producers.snapshots.remove_strays(self._segments.base_offsets)

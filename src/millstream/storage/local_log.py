@@ -32,26 +32,27 @@ class SyncJob:
 
     __slots__ = (
         "_active_file",
-        "_closed_paths",
         "_directory",
         "_filesystem",
+        "closed_paths",
         "end_offset",
         "names_version",
         "truncation_count",
     )
 
-    def __init__(self, log: LocalLog, active_file: File, closed_paths: list[str]) -> None:
+    def __init__(self, log: LocalLog, active_file: File, closed_paths: dict[str, int]) -> None:
         self.end_offset = log.log_end_offset
         self.truncation_count = log.truncation_count
         self.names_version = log.names_version
         self._filesystem = log.filesystem
         self._directory = None if log.are_names_synced else log.directory
         self._active_file = active_file
-        self._closed_paths = closed_paths
+        self.closed_paths = closed_paths
+        """Files of closed segments, each with the number of its last change."""
 
     def sync(self) -> None:
         """Bring it all to disk, names last."""
-        for path in self._closed_paths:
+        for path in self.closed_paths:
             try:
                 file = self._filesystem.open(path)
             except FileNotFoundError:
@@ -68,6 +69,7 @@ class LocalLog:
     """The segments, where the log ends, and how much of it is on disk."""
 
     __slots__ = (
+        "_change_count",
         "_random",
         "_synced_names_version",
         "_unsynced_paths",
@@ -96,7 +98,9 @@ class LocalLog:
         self.dirty_since_ms = INT64_MAX
         """When the first record was appended that no flush has taken up."""
         self._synced_names_version = 0
-        self._unsynced_paths: list[str] = []
+        # Each with a number that grows, so that a job that took one earlier cannot clear it.
+        self._unsynced_paths: dict[str, int] = {}
+        self._change_count = 0
         self._random = random
 
     # Appending.
@@ -129,7 +133,7 @@ class LocalLog:
             return active
         active.seal()
         # Its records may all be on disk, its indexes and its final size are not.
-        self._unsynced_paths += self._paths(active)
+        self._note_closed(active)
         created = self._create_segment(base_offset, now_ms)
         self.segments.add(created)
         return created
@@ -234,7 +238,8 @@ class LocalLog:
 
     def sync_with_next_flush(self, path: str) -> None:
         """Another file that goes with the segments; one that is gone by then is fine."""
-        self._unsynced_paths.append(path)
+        self._change_count += 1
+        self._unsynced_paths[path] = self._change_count
 
     def begin_flush(self) -> SyncJob:
         """What must be synced for everything before the log's end to be on disk.
@@ -242,18 +247,17 @@ class LocalLog:
         Of the active segment only the records: its indexes are rebuilt after a crash.
         """
         *closed, active = self.segments.from_offset(self.recovery_point)
-        paths = [path for segment in closed for path in self._paths(segment)]
-        job = SyncJob(
-            self, active.open_file(), list(dict.fromkeys([*paths, *self._unsynced_paths]))
-        )
-        self._unsynced_paths.clear()
+        paths = {path: 0 for segment in closed for path in self._paths(segment)}
         self.dirty_since_ms = INT64_MAX
-        return job
+        return SyncJob(self, active.open_file(), paths | self._unsynced_paths)
 
     def finish_flush(self, job: SyncJob) -> None:
         """A job is done: move the recovery point, unless what it synced was cut meanwhile."""
         if job.truncation_count == self.truncation_count:
             self.recovery_point = max(self.recovery_point, job.end_offset)
+        for path, change in job.closed_paths.items():
+            if self._unsynced_paths.get(path) == change:
+                del self._unsynced_paths[path]
         self._synced_names_version = max(self._synced_names_version, job.names_version)
 
     def sync_names(self) -> None:
@@ -267,7 +271,7 @@ class LocalLog:
         """Finish and sync all files and let go of them. The whole log is on disk afterwards."""
         for segment in self.segments:
             segment.seal()
-        self._unsynced_paths += self._paths(self.segments.active)
+        self._note_closed(self.segments.active)
         self.names_version += 1
         job = self.begin_flush()
         job.sync()
@@ -291,6 +295,10 @@ class LocalLog:
         self.directory = directory
         for segment in self.segments:
             segment.move_to(directory)
+
+    def _note_closed(self, segment: LogSegment) -> None:
+        for path in self._paths(segment):
+            self.sync_with_next_flush(path)
 
     def _paths(self, segment: LogSegment) -> list[str]:
         return [
