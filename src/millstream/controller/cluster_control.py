@@ -256,8 +256,7 @@ class ClusterControl:
         return self._next_while_shutting_down(broker)
 
     def _next_while_shutting_down(self, broker: BrokerRegistration) -> BrokerState:
-        if self._state.index.has_leaderships(broker.id):
-            return BrokerState.CONTROLLED_SHUTDOWN
+        # It was taken out of every ISR when it asked to go, so it leads nothing any more.
         brokers = self._state.image.cluster.brokers
         active = [broker_id for broker_id, each in brokers.items() if each.is_active]
         if self._sessions.all_have_seen_shutdown_of(broker.id, active):

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from millstream.protocol.messages.create_topics import CreatableTopicConfig
 
 MIN_ISR: Final = "min.insync.replicas"
+VALUE_BYTES_MAX: Final = 32_767
+"""What a record can carry."""
 _ALTERABLE: Final = frozenset(
     {ResourceType.TOPIC, ResourceType.BROKER, ResourceType.CLIENT_METRICS, ResourceType.GROUP}
 )
@@ -115,6 +117,7 @@ class ConfigurationControl:
         """The settings of a topic about to be created, checked, and their records."""
         wanted = {each.name: each.value for each in asked}
         _check_no_nulls(wanted)
+        _check_sizes(wanted)
         configs = {name: value for name, value in wanted.items() if value is not None}
         self._schema.check(resource, configs)
         if self._policy is not None and configs:
@@ -155,6 +158,7 @@ class ConfigurationControl:
             for name, value in {**before, **changes, **dropped}.items()
             if value is not None
         }
+        _check_sizes(changes)
         self._schema.check(resource, after)
         self._check_exists(resource)
         all_changes = {**changes, **dropped}
@@ -254,6 +258,12 @@ def _check_unique(names: Sequence[str]) -> None:
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         raise InvalidRequest(f"settings occur twice: {', '.join(twice)}")
+
+
+def _check_sizes(configs: Mapping[str, str | None]) -> None:
+    for name, value in configs.items():
+        if value is not None and len(value.encode()) > VALUE_BYTES_MAX:
+            raise InvalidConfig(f"the value of {name} has more than {VALUE_BYTES_MAX} bytes")
 
 
 def _check_no_nulls(configs: Mapping[str, str | None]) -> None:

@@ -135,23 +135,8 @@ class FeatureControl:
         if level > current and upgrade_type is not UpgradeType.UPGRADE:
             return f"that is above its level {current}, and a downgrade was asked for"
         if name == METADATA_VERSION:
-            return self._metadata_version_problem(level, current, levels)
+            return _metadata_version_problem(level, current)
         return unmet_dependency(name, level, levels)
-
-    def _metadata_version_problem(
-        self, level: int, current: int, levels: Mapping[str, int]
-    ) -> str | None:
-        if level < current and loses_metadata(current, level):
-            return (
-                f"going from {metadata_version_name(current)} to {metadata_version_name(level)} "
-                "could lose metadata"
-            )
-        for name, other_level in levels.items():
-            if name in FEATURES and name != METADATA_VERSION:
-                unmet = unmet_dependency(name, other_level, levels)
-                if unmet is not None:
-                    return unmet
-        return None
 
     def _nodes_without(self, name: str, level: int) -> Iterator[str]:
         """Why not: each node that does not support a level."""
@@ -174,6 +159,13 @@ class FeatureControl:
                 yield f"controller {controller_id} has not registered and may not support it"
             elif not _supports(controller.features.get(name, VersionRange(0, 0)), level):
                 yield f"controller {controller_id} supports {controller.features.get(name)}"
+
+
+def _metadata_version_problem(level: int, current: int) -> str | None:
+    if level >= current or not loses_metadata(current, level):
+        return None
+    names = f"{metadata_version_name(current)} to {metadata_version_name(level)}"
+    return f"going from {names} could lose metadata"
 
 
 def _supports(supported: VersionRange, level: int) -> bool:

@@ -40,10 +40,6 @@ class PartitionIndex:
             for partition_id, partition in topic.partitions.items():
                 self._add((topic_id, partition_id), partition)
 
-    def leaderships(self, broker_id: int) -> list[TopicIdPartition]:
-        """The partitions that a broker leads, in a fixed order."""
-        return sorted(self._led_by.get(broker_id, ()))
-
     def has_leaderships(self, broker_id: int) -> bool:
         """Whether a broker leads anything."""
         return bool(self._led_by.get(broker_id))

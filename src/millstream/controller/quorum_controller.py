@@ -149,7 +149,8 @@ class QuorumController:
         self._term = _Term(epoch, controls, self._periodic_tasks(now_ms))
         for broker in image.cluster.brokers.values():
             if not broker.is_fenced:
-                controls.sessions.assume(broker.id, broker.epoch, now_ms)
+                seen = image.provenance.last_offset if broker.in_controlled_shutdown else None
+                controls.sessions.assume(broker.id, broker.epoch, now_ms, seen)
         self._write_internally(Decision(None, self._activation_records()), now_ms, wall_ms)
         if self._term is not None:
             # Undoing a transaction may have changed more than a delta tells.

@@ -28,9 +28,12 @@ class BrokerSessions:
         self._timeout_ms = timeout_ms
         self._sessions: dict[int, _Session] = {}
 
-    def assume(self, broker_id: int, epoch: int, now_ms: int) -> None:
-        """A broker was unfenced when this controller became active: it has time to report."""
-        self._sessions[broker_id] = _Session(epoch, now_ms)
+    def assume(self, broker_id: int, epoch: int, now_ms: int, shutdown_offset: int | None) -> None:
+        """A broker was unfenced when this controller became active: it has time to report.
+
+        If it was shutting down, its leaderships were moved before `shutdown_offset`.
+        """
+        self._sessions[broker_id] = _Session(epoch, now_ms, shutdown_offset=shutdown_offset)
 
     def touch(self, broker_id: int, epoch: int, now_ms: int, metadata_offset: int) -> None:
         """A broker of this epoch was heard of; it has applied the log up to `metadata_offset`."""
@@ -76,18 +79,17 @@ class BrokerSessions:
 
     def note_shutdown_offset(self, broker_id: int, offset: int) -> None:
         """A broker's leaderships are moved by the records up to this offset."""
-        session = self._sessions.get(broker_id)
-        if session is not None:
-            session.shutdown_offset = max(offset, session.shutdown_offset or 0)
+        self._sessions[broker_id].shutdown_offset = offset
 
     def all_have_seen_shutdown_of(self, broker_id: int, active: Iterable[int]) -> bool:
         """Whether every active broker has applied the records that moved the leaderships."""
         session = self._sessions.get(broker_id)
-        if session is None or session.shutdown_offset is None:
+        shutdown_offset = None if session is None else session.shutdown_offset
+        if shutdown_offset is None:
             return False
         offsets = (
             other.metadata_offset
             for each in active
             if each != broker_id and (other := self._sessions.get(each)) is not None
         )
-        return min(offsets, default=session.shutdown_offset) >= session.shutdown_offset
+        return min(offsets, default=shutdown_offset) >= shutdown_offset

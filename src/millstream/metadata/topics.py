@@ -164,11 +164,6 @@ class TopicsImage:
     by_id: SharedMap[Uuid, TopicImage] = field(default_factory=SharedMap)
     by_name: SharedMap[str, TopicImage] = field(default_factory=SharedMap)
 
-    def partition(self, topic_id: Uuid, partition_id: int) -> PartitionRegistration | None:
-        """A partition, or None."""
-        topic = self.by_id.get(topic_id)
-        return None if topic is None else topic.partitions.get(partition_id)
-
     def to_records(self, metadata_version: int) -> Iterator[TopicRecord | PartitionRecord]:
         """Topics by name, each followed by its partitions."""
         for name in sorted(self.by_name):

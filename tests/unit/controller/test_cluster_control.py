@@ -215,6 +215,18 @@ def test_rule_11_controlled_shutdown_moves_leaderships_then_waits_for_all_to_kno
     assert rig.image.cluster.brokers[0].is_fenced
 
 
+def test_rule_11_a_controlled_shutdown_survives_a_change_of_controller() -> None:
+    rig = Rig([0, 1])
+    rig.create("t", [[0, 1]])
+    rig.beat(0, want_shut_down=True)
+    rig.log.epoch = 2
+    rig.controller.on_leader(2, rig.now_ms, 0)
+
+    assert not rig.beat(0, want_shut_down=True).should_shut_down
+    rig.beat(1)
+    assert rig.beat(0, want_shut_down=True).should_shut_down
+
+
 def test_rule_11_a_broker_that_leads_nothing_may_go_at_once() -> None:
     rig = Rig([0, 1])
 

@@ -102,6 +102,15 @@ def test_bad_values_names_and_resources_are_refused(rig: Rig) -> None:
     assert rig.image.configs.of(TOPIC, "t") == {}
 
 
+def test_a_value_must_fit_its_record(rig: Rig) -> None:
+    replicas = ",".join(f"{number}:0" for number in range(6000))
+    key = "leader.replication.throttled.replicas"
+    assert set_topic(rig, "t", key, replicas) == 40
+    half = replicas[:20_000].rpartition(",")[0]
+    assert set_topic(rig, "t", key, half) == 0
+    assert code(rig, change(TOPIC, "t", (key, APPEND, replicas[-20_000:].partition(",")[2]))) == 40
+
+
 def test_rules_between_settings_see_those_that_stay(rig: Rig) -> None:
     assert set_topic(rig, "t", "min.compaction.lag.ms", "1000") == 0
     assert set_topic(rig, "t", "max.compaction.lag.ms", "999") == 40

@@ -135,6 +135,13 @@ def test_a_controller_that_lacks_a_level_keeps_it_from_being_set() -> None:
     assert update(rig, "metadata.version", 30) == 95
 
 
+def test_before_controllers_register_nobody_can_ask_them() -> None:
+    rig = Rig(metadata_version=14, seams=ControllerSeams(quorum_ids=lambda: frozenset({100, 3000})))
+
+    assert update(rig, "metadata.version", 15) == 0
+    assert update(rig, "metadata.version", 16) == 95
+
+
 def test_validating_only_changes_nothing() -> None:
     rig = Rig(metadata_version=29)
 

@@ -89,6 +89,18 @@ def test_acls_that_cannot_be_are_refused(bad: dict[str, Any]) -> None:
     assert len(rig.image.acls.by_id) == 1
 
 
+def test_too_many_acls_at_once_are_refused() -> None:
+    rig = Rig()
+    names = [f"t{number}" for number in range(10_001)]
+
+    codes = add_acls(rig, *(acl(resource_name=name) for name in names))
+    assert set(codes) == {44}
+    add_acls(rig, *(acl(resource_name=name) for name in names[:9000]))
+    add_acls(rig, *(acl(resource_name=name) for name in names[9000:]))
+    response = rig.ask(delete_acls.DeleteAclsRequest(filters=[acl_filter()]))
+    assert response.filter_results[0].error_code == 42
+
+
 def test_acls_are_deleted_by_filter_and_each_once() -> None:
     rig = Rig()
     add_acls(rig, acl(), acl(resource_name="u"), acl(principal="User:bob"))
