@@ -30,7 +30,7 @@ from millstream.network.request_channel import InFlight
 from millstream.network.senders import GATHER_BYTES_MAX, Sender, SocketSender, TransportSender
 
 if TYPE_CHECKING:
-    import socket
+    from socket import socket
 
     from millstream.network.processor import ListenerService, Processor
     from millstream.network.request import Response
@@ -51,7 +51,6 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
         "_processor",
         "_receiver",
         "_sender",
-        "_size_max",
         "_socket",
         "is_turn_due",
         "liveness",
@@ -62,7 +61,7 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
         self,
         processor: Processor,
         service: ListenerService,
-        sock: socket.socket,
+        sock: socket,
         connection_id: int,
     ) -> None:
         endpoint = service.endpoint
@@ -70,7 +69,6 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
         self._processor = processor
         self._handle = service.handle
         self._header_versions = service.header_versions
-        self._size_max = processor.config.socket_request_max_bytes
         self._socket = sock
         self._gate = InputGate()
         self._sender = Sender(self)
@@ -82,13 +80,12 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
         self.liveness = Liveness(processor.config, processor.now_ms())
         self.wake_at_ms = 0
 
-    # The loop's side.
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The connection is ready, after the TLS handshake if there is one."""
-        self._gate.connected(cast("asyncio.Transport", transport))
+        link = cast("asyncio.Transport", transport)
+        self._gate.connected(link)
         if self.security_protocol.is_encrypted:
-            self._sender = TransportSender(self, cast("asyncio.Transport", transport))
+            self._sender = TransportSender(self, link)
         else:
             self._sender = SocketSender(self, self._processor.loop, self._socket)
         self._processor.channel_opened(self)
@@ -151,7 +148,7 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
         receiver = self._receiver
         buffer, start, end = receiver.buffer, receiver.start, receiver.end
         header_versions = self._header_versions
-        size_max = self._size_max
+        size_max = self._processor.config.socket_request_max_bytes
         received_ms = self.liveness.last_active_ms
         handle, gate = self._handle, self._gate
         count = out_bytes = 0
@@ -223,9 +220,10 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
     def _check_beginning(self, buffer: memoryview, start: int, end: int) -> None:
         """Refuse a frame whose rest has yet to come as soon as it can be seen to be bad."""
         size = int.from_bytes(buffer[start : start + FRAME_SIZE_BYTES], "big", signed=True)
-        if not REQUEST_BYTES_MIN <= size <= self._size_max:
+        size_max = self._processor.config.socket_request_max_bytes
+        if not REQUEST_BYTES_MIN <= size <= size_max:
             first_bytes = bytes(buffer[start : min(end, start + 8)])
-            self._reject(*preamble.describe(first_bytes, size, self._size_max))
+            self._reject(*preamble.describe(first_bytes, size, size_max))
         elif end - start >= FRAME_HEADER_BYTES:
             require_served(unpack_header(buffer, start)[1], self._header_versions)
 
@@ -240,6 +238,11 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
     def was_connected(self) -> bool:
         """Whether it ever became ready."""
         return type(self._sender) is not Sender
+
+    @property
+    def is_muted(self) -> bool:
+        """Whether it is not being read."""
+        return self._gate.is_paused
 
     @property
     def bytes_sent(self) -> int:
@@ -296,12 +299,11 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
 
     def _after_send(self) -> None:
         sender = self._sender
-        if not sender.is_blocked:
-            return
         if sender.is_congested:
             self._mute(Mute.OUTPUT)
-        self.liveness.note_progress(sender.bytes_sent, self._processor.now_ms())
-        self._processor.wake_at(self, self.liveness.stall_deadline_ms)
+        if sender.is_blocked:
+            self.liveness.note_progress(sender.bytes_sent, self._processor.now_ms())
+            self._processor.wake_at(self, self.liveness.stall_deadline_ms)
 
     def output_drained(self) -> None:
         """The peer took its responses: go on."""

@@ -50,7 +50,7 @@ class Receiver:
         return bool(self._carried) or self.end > self.start
 
     def space(self) -> memoryview:
-        """Where the next read goes; it is never empty."""
+        """Where the next read goes; never empty after a pass that could keep its rest."""
         own = self._own
         if own is not None:
             return own[self.end :]

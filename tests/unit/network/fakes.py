@@ -199,14 +199,19 @@ class World:
         self.loop.run()
 
 
-def receive(channel: KafkaChannel, data: bytes) -> None:
-    """What the loop does when bytes have arrived, in as many reads as it takes."""
-    while data:
+def receive(channel: KafkaChannel, data: bytes) -> bytes:
+    """What the loop does when bytes have arrived: read until all is read or the channel is muted.
+
+    What was not read is returned; it waits in the kernel.
+    """
+    while data and not channel.is_muted:
         space = channel.get_buffer(-1)
+        assert len(space) > 0
         count = min(len(space), len(data))
         space[:count] = data[:count]
         channel.buffer_updated(count)
         data = data[count:]
+    return data
 
 
 class Parking:
