@@ -108,7 +108,15 @@ def _public_definitions(
     parent: ast.Module | ast.ClassDef, prefix: str = ""
 ) -> Iterator[tuple[str, _Definition]]:
     for node in parent.body:
-        if isinstance(node, _Definition) and not node.name.startswith("_"):
+        if isinstance(node, _Definition) and not (
+            node.name.startswith("_") or _speaks_elsewhere(node)
+        ):
             yield prefix + node.name, node
             if isinstance(node, ast.ClassDef):
                 yield from _public_definitions(node, f"{prefix}{node.name}.")
+
+
+def _speaks_elsewhere(node: _Definition) -> bool:
+    """An overload or a setter: the definition it belongs to has the docstring."""
+    decorators = [ast.unparse(decorator) for decorator in node.decorator_list]
+    return any(name == "overload" or name.endswith(".setter") for name in decorators)
