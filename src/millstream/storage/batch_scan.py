@@ -172,6 +172,16 @@ def scan_good_batches(
         _logger.warning("%s is good up to here: %s", file.path, error)
 
 
+def last_offset_before(file: File, position: int, end: int) -> int:
+    """The last offset of the batches from a position to an end, which they must fill."""
+    last_offset = None
+    for head in scan_heads(file, position, end):
+        last_offset, position = head.last_offset, head.end
+    if last_offset is None or position != end:
+        raise CorruptMessage(f"{file.path}, byte {position}: there is no whole batch here")
+    return last_offset
+
+
 def read_batch(file: File, head: BatchHead) -> RecordBatch | LegacyBatch:
     """The whole batch of a head, with the right checksum, or CorruptMessage."""
     found = next(scan_batches(file, head.position, head.end), None)

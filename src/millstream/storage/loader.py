@@ -13,6 +13,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from millstream.errors import CorruptMessage
 from millstream.records.batch import RecordBatch
 from millstream.storage.epoch_cache import LeaderEpochCache
 from millstream.storage.faults import storage_errors
@@ -148,7 +149,15 @@ class _LogLoader:
     def _load_clean(self) -> int:
         if not len(self._segments):
             return self._begin_anew()
-        return self._segments.active.read_next_offset()
+        try:
+            return self._segments.active.read_next_offset()
+        except CorruptMessage as error:
+            _logger.warning(
+                "%s was closed in order and is damaged all the same, recovering: %s",
+                self._directory,
+                error,
+            )
+            return self._recover()
 
     def _aborted_base_offsets(self, names: Iterable[SegmentFileName]) -> list[int]:
         """The segments that had a transaction index, or got one by recovery."""

@@ -16,6 +16,7 @@ from millstream.errors import CorruptMessage, InvalidArgument
 from millstream.storage.batch_scan import (
     SegmentRead,
     find_head,
+    last_offset_before,
     scan_batches,
     scan_good_batches,
     scan_heads,
@@ -112,13 +113,8 @@ class LogSegment:
             suffix=suffix,
             roll_jitter_ms=roll_jitter_ms,
         )
-        segment._file = segment._files.create_log()
-        if config.preallocate:
-            try:
-                segment._file.allocate(config.segment_size_max)
-            except OSError:
-                segment._files.remove()
-                raise
+        allocated_bytes = config.segment_size_max if config.preallocate else 0
+        segment._file = segment._files.create_log(allocated_bytes)
         segment._is_changed = segment._is_ready = True
         return segment
 
@@ -228,12 +224,17 @@ class LogSegment:
         return None if entry is None else entry.offset
 
     def read_next_offset(self) -> int:
-        """The offset after the last record: the base offset if there is none."""
+        """The offset after the last record: the base offset if there is none.
+
+        CorruptMessage if there are other bytes than whole batches up to the end.
+        """
         if self.size == 0:
             return self.base_offset
-        last_indexed = self._ready_indexes().offsets.last_entry.offset
-        last_offsets = (head.last_offset for head in self._heads_from(last_indexed))
-        return max(last_offsets, default=self.base_offset - 1) + 1
+        try:
+            hint = self._ready_indexes().offsets.last_entry.position
+            return last_offset_before(self.open_file(), hint, self.size) + 1
+        except CorruptMessage:
+            return last_offset_before(self.open_file(), 0, self.size) + 1
 
     def recover(self, on_batch: Callable[[RecordBatch | LegacyBatch], None] | None = None) -> int:
         """Verify every batch, cut at the first bad one, rebuild the indexes; the bytes cut.

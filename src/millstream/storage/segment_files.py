@@ -37,11 +37,21 @@ class SegmentFiles:
         name = segment_file_name(self._base_offset, extension, self._suffix)
         return f"{self._directory}/{name}"
 
-    def create_log(self) -> File:
-        """A new, empty log file; files of the same name are leftovers and go."""
+    def create_log(self, allocated_bytes: int = 0) -> File:
+        """A new log file, possibly with room reserved; files of the same name go.
+
+        Where there is no room for it there is no file afterwards.
+        """
         self.remove()
         self.is_name_synced = False
-        return self._filesystem.open(self.log_path, create=True)
+        file = self._filesystem.open(self.log_path, create=True)
+        if allocated_bytes:
+            try:
+                file.allocate(allocated_bytes)
+            except OSError:
+                self.remove()
+                raise
+        return file
 
     def open_log(self) -> File:
         """The log file, which exists."""

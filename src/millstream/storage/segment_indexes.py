@@ -6,8 +6,10 @@ the largest timestamp so far. It never reads the log.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from millstream.errors import InvalidArgument
 from millstream.storage.file_names import OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX
 from millstream.storage.index import CorruptIndex, OffsetIndex, TimeIndex, TimestampOffset
 from millstream.storage.transaction_index import TransactionIndex
@@ -113,8 +115,11 @@ class SegmentIndexes:
         self.transactions.move_to(path_of(TRANSACTION_INDEX))
 
     def _add_entries(self, last_offset: int, position: int) -> None:
-        if not self.offsets.is_full:
-            self.offsets.append(last_offset, position)
-        if not self.times.is_full:
-            self.times.append_if_later(self.largest_timestamp, self.largest_offset)
+        # An index that was damaged may refuse what does not follow its last entry. The batch is
+        # written and counts; it will be found without an entry of its own.
+        with suppress(InvalidArgument):
+            if not self.offsets.is_full:
+                self.offsets.append(last_offset, position)
+            if not self.times.is_full:
+                self.times.append_if_later(self.largest_timestamp, self.largest_offset)
         self.is_full = self.offsets.is_full or self.times.is_full
