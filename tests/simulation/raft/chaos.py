@@ -42,6 +42,7 @@ class Chaos:
         acts: list[tuple[int, Callable[[], None]]] = [
             (30, self.submit),
             (6, self.crash),
+            (3, self.black_out),
             (8, self.restart),
             (5, self.cut),
             (4, self.isolate),
@@ -134,6 +135,14 @@ class Chaos:
         node = self._any(is_up=True)
         if node is not None:
             node.crash()
+
+    def black_out(self) -> None:
+        """Cut the power of several at the same moment, so that no disk has a friend to ask."""
+        for node in list(self.cluster.nodes.values()):
+            if node.is_up and self.cluster.random.random() < 0.7:
+                node.crash()
+                if self.cluster.random.random() < 0.7:
+                    node.start()
 
     def restart(self) -> None:
         """Give one its power back."""
