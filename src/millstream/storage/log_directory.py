@@ -18,7 +18,7 @@ from millstream.storage.checkpoint import (
     RECOVERY_POINT_FILE,
 )
 from millstream.storage.file_names import parse_partition_directory_name
-from millstream.storage.filesystem import LOCK_FILE_NAME, TEMPORARY_SUFFIX, directory_of
+from millstream.storage.filesystem import LOCK_FILE_NAME, TEMPORARY_SUFFIX
 from millstream.storage.flusher import GroupCommit
 from millstream.storage.log_slot import CheckpointedOffsets, LogSlot
 from millstream.storage.meta_properties import (
@@ -63,7 +63,7 @@ def format_directory(
     filesystem: FileSystem, path: str, cluster_id: str, node_id: int, random: Random
 ) -> MetaProperties:
     """Take a fresh directory for a node of a cluster; refuse one that belongs to somebody."""
-    filesystem.make_directory(path)
+    _make_directory_durably(filesystem, path)
     lock = filesystem.lock_directory(path)
     try:
         found = read_meta_properties(filesystem, path)
@@ -74,10 +74,22 @@ def format_directory(
             )
         meta = MetaProperties(cluster_id, node_id, Uuid.random(random))
         write_meta_properties(filesystem, path, meta)
-        filesystem.sync_directory(directory_of(path))
         return meta
     finally:
         lock.release()
+
+
+def _make_directory_durably(filesystem: FileSystem, path: str) -> None:
+    """Create a directory with its missing parents, all of which survive a power loss."""
+    missing = []
+    while not filesystem.exists(path):
+        missing.append(path)
+        path = path.rpartition("/")[0] or ("/" if path.startswith("/") else ".")
+    if missing:
+        filesystem.make_directory(missing[0])
+    for each in reversed(missing):
+        filesystem.sync_directory(path)
+        path = each
 
 
 class Inventory(NamedTuple):

@@ -9,13 +9,17 @@ renames of the swap leaves two: they are equal, and the start keeps the longer o
 from __future__ import annotations
 
 import logging
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from millstream.errors import InvalidArgument, KafkaStorageError, LogDirNotFound
+from millstream.storage.faults import storage_errors
 from millstream.storage.file_names import partition_directory_name, renamed_directory_name
 from millstream.types import Uuid
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from millstream.storage.log_lifecycle import LogLifecycle
     from millstream.storage.log_registry import LogRegistry
     from millstream.storage.log_slot import LogSlot
@@ -74,15 +78,19 @@ class LogMoves:
     def advance(self, partition: TopicPartition, bytes_max: int) -> int:
         """Copy up to so many bytes into the future log; how many offsets it is behind now."""
         source, target = self._pair(partition)
+        start_offset = max(target.log_end_offset, source.log_start_offset)
+        with self._watching(source), storage_errors(source.directory, "reading"):
+            found = source.read(start_offset, bytes_max)
+            records = b"" if found.records is None else found.records.read()
         now_ms = self._registry.clock.wall_ms()
-        if target.log_end_offset < source.log_start_offset:
-            target.truncate_fully_and_start_at(source.log_start_offset, now_ms)
-        found = source.read(target.log_end_offset, bytes_max)
-        if found.records is not None:
-            target.append_as_follower(found.records.read(), source.epochs.latest_epoch, now_ms)
-        target.update_high_watermark(source.high_watermark)
-        if source.log_start_offset <= target.high_watermark:
-            target.raise_log_start_offset(source.log_start_offset)
+        with self._watching(target):
+            if target.log_end_offset < start_offset:
+                target.truncate_fully_and_start_at(start_offset, now_ms)
+            if records:
+                target.append_as_follower(records, source.epochs.latest_epoch, now_ms)
+            target.update_high_watermark(source.high_watermark)
+            if source.log_start_offset <= target.high_watermark:
+                target.raise_log_start_offset(source.log_start_offset)
         return source.log_end_offset - target.log_end_offset
 
     def finish(self, partition: TopicPartition) -> UnifiedLog:
@@ -98,12 +106,12 @@ class LogMoves:
         registry.cleaner.pause(partition)
         cleaner_offset = old.directory.cleaner_offsets.get(partition)
         try:
-            # Everything the old log had on disk must be there in the new one as well.
-            target.flush()
-            registry.rename(new, partition_directory_name(partition))
-        except KafkaStorageError as error:
+            with self._watching(target):
+                # Everything the old log had on disk must be there in the new one as well.
+                target.flush()
+                registry.rename(new, partition_directory_name(partition))
+        except KafkaStorageError:
             registry.cleaner.resume(partition)
-            registry.note_error(new.directory, error)
             raise
         del registry.future[partition]
         new.is_future = False
@@ -114,6 +122,16 @@ class LogMoves:
             new.directory.cleaner_offsets[partition] = cleaner_offset
         _logger.info("%s has moved from %s to %s", partition, old.directory.path, new.path)
         return target
+
+    @contextmanager
+    def _watching(self, log: UnifiedLog) -> Iterator[None]:
+        """An error of the disk has its consequences for the directory of the log it hit."""
+        directory = self._registry.directory_of(log)
+        try:
+            yield
+        except KafkaStorageError as error:
+            self._registry.note_error(directory, error)
+            raise
 
     def _let_go(self, old: LogSlot) -> None:
         """The partition is safe elsewhere, so an old directory that fails now is no reason."""

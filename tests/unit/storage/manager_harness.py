@@ -15,7 +15,6 @@ from millstream.storage.config import LogConfig
 from millstream.storage.log_directory import format_directory
 from millstream.storage.log_manager import LogManager
 from millstream.types import TopicPartition, Uuid
-
 from tests.unit.storage.batches import NOW_MS, batch_bytes
 
 if TYPE_CHECKING:
@@ -63,7 +62,9 @@ class Broker:
         self.failures: list[DirectoryFailure] = []
         self.progress: list[RecoveryProgress] = []
         self.configs: dict[str, LogConfig] = {}
-        self.defaults = LogConfig(internal_segment_bytes=500, file_delete_delay_ms=1_000)
+        self.defaults = LogConfig(
+            internal_segment_bytes=500, segment_index_bytes=1_000, file_delete_delay_ms=1_000
+        )
         self.manager = LogManager(
             replace(LogManagerConfig(log_dirs=paths), **settings),
             cluster_id=CLUSTER_ID,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from millstream.errors import (
@@ -14,11 +16,12 @@ from millstream.errors import (
 from millstream.storage.checkpoint import LOG_START_FILE, RECOVERY_POINT_FILE, read_offsets
 from millstream.storage.config import LogConfig
 from millstream.storage.file_names import parse_partition_directory_name
-from millstream.storage.filesystem import FileSystem
 from millstream.storage.meta_properties import PARTITION_METADATA_FILE
 from millstream.types import TopicPartition, Uuid
-
 from tests.unit.storage.manager_harness import ORDERS, TOPIC_ID, Broker, append, names_in, restarted
+
+if TYPE_CHECKING:
+    from millstream.storage.filesystem import FileSystem
 
 
 @pytest.fixture

@@ -1,0 +1,1 @@
+"""Storage in real processes, on the real disk."""
