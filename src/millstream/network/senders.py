@@ -87,25 +87,26 @@ class Sender:
 
     def _enqueue(self, parts: Sequence[ResponsePart]) -> None:
         self._queue.extend(parts)
-        self.pending_bytes += sum(
-            len(part) if isinstance(part, _BUFFER_TYPES) else part.length for part in parts
-        )
+        for part in parts:
+            self.pending_bytes += _size_of(part)
 
     def _gather(self) -> ReadableBuffer:
         """Take bytes from the head: one part, or as many small ones as are worth one send."""
         queue = self._queue
         first = _bytes_of(queue.popleft())
-        total = len(first)
+        room = GATHER_BYTES_MAX - len(first)
         gathered = [first]
-        while queue and total < GATHER_BYTES_MAX:
+        while queue and room > 0:
             head = queue[0]
-            size = len(head) if isinstance(head, _BUFFER_TYPES) else head.length
-            if total + size > GATHER_BYTES_MAX or _is_for_sendfile(head):
+            room -= _size_of(head)
+            if room < 0 or _is_for_sendfile(head):
                 break
-            queue.popleft()
-            gathered.append(_bytes_of(head))
-            total += size
+            gathered.append(_bytes_of(queue.popleft()))
         return first if len(gathered) == 1 else b"".join(gathered)
+
+
+def _size_of(part: ResponsePart) -> int:
+    return len(part) if isinstance(part, _BUFFER_TYPES) else part.length
 
 
 def _bytes_of(part: ResponsePart) -> ReadableBuffer:
