@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from millstream.errors import CorruptMessage, InvalidArgument
 from millstream.storage.batch_scan import (
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from millstream.storage.config import LogConfig
     from millstream.storage.filesystem import File, FileSystem
     from millstream.types import ReadableBuffer
+
+    AnyBatch: TypeAlias = RecordBatch | LegacyBatch
 
 _logger = logging.getLogger(__name__)
 
@@ -126,9 +128,7 @@ class LogSegment:
         self.indexes.note_batch(position, len(data), last_offset, max_timestamp)
         self.size = position + len(data)
 
-    def append_batches(
-        self, data: ReadableBuffer, batches: Iterable[RecordBatch | LegacyBatch]
-    ) -> None:
+    def append_batches(self, data: ReadableBuffer, batches: Iterable[AnyBatch]) -> None:
         """Write several batches with one write, as a follower got them. All or nothing."""
         summaries = [(batch.size, batch.last_offset, batch.max_timestamp) for batch in batches]
         if sum(size for size, _, _ in summaries) != len(data):
@@ -224,19 +224,15 @@ class LogSegment:
         return None if entry is None else entry.offset
 
     def read_next_offset(self) -> int:
-        """The offset after the last record: the base offset if there is none.
-
-        CorruptMessage if there are other bytes than whole batches up to the end.
-        """
+        """The offset after the last record, or CorruptMessage if not all bytes are batches."""
         if self.size == 0:
             return self.base_offset
-        try:
-            hint = self._ready_indexes().offsets.last_entry.position
+        hint = self._ready_indexes().offsets.last_entry.position
+        with suppress(CorruptMessage):
             return last_offset_before(self.open_file(), hint, self.size) + 1
-        except CorruptMessage:
-            return last_offset_before(self.open_file(), 0, self.size) + 1
+        return last_offset_before(self.open_file(), 0, self.size) + 1
 
-    def recover(self, on_batch: Callable[[RecordBatch | LegacyBatch], None] | None = None) -> int:
+    def recover(self, on_batch: Callable[[AnyBatch], None] | None = None) -> int:
         """Verify every batch, cut at the first bad one, rebuild the indexes; the bytes cut.
 
         `on_batch` sees each good batch in order; it may add aborted transactions.
@@ -386,7 +382,7 @@ class LogSegment:
 
     def _rescan(
         self,
-        on_batch: Callable[[RecordBatch | LegacyBatch], None] | None,
+        on_batch: Callable[[AnyBatch], None] | None,
         *,
         is_verifying: bool,
     ) -> int:
