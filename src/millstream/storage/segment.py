@@ -115,8 +115,7 @@ class LogSegment:
             suffix=suffix,
             roll_jitter_ms=roll_jitter_ms,
         )
-        allocated_bytes = config.segment_size_max if config.preallocate else 0
-        segment._file = segment._files.create_log(allocated_bytes)
+        segment._file = segment._files.create_log(config)
         segment._is_changed = segment._is_ready = True
         return segment
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from millstream.storage.file_names import LOG, SEGMENT_EXTENSIONS, segment_file_name
 
 if TYPE_CHECKING:
+    from millstream.storage.config import LogConfig
     from millstream.storage.filesystem import File, FileSystem
 
 
@@ -37,17 +38,17 @@ class SegmentFiles:
         name = segment_file_name(self._base_offset, extension, self._suffix)
         return f"{self._directory}/{name}"
 
-    def create_log(self, allocated_bytes: int = 0) -> File:
-        """A new log file, possibly with room reserved; files of the same name go.
+    def create_log(self, config: LogConfig) -> File:
+        """A new log file, with room reserved if the topic asks for it; files of its name go.
 
         Where there is no room for it there is no file afterwards.
         """
         self.remove()
         self.is_name_synced = False
         file = self._filesystem.open(self.log_path, create=True)
-        if allocated_bytes:
+        if config.preallocate:
             try:
-                file.allocate(allocated_bytes)
+                file.allocate(config.segment_size_max)
             except OSError:
                 self.remove()
                 raise
