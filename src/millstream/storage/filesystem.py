@@ -181,6 +181,10 @@ class FileSlice:
         """The bytes. Fewer than `length` means the file was cut underneath."""
         return self.file.pread(self.length, self.position)
 
+    def fileno(self) -> int:
+        """The descriptor for `sendfile`; -1 where there is none and `read` must do."""
+        return self.file.fileno()
+
     def __len__(self) -> int:
         return self.length
 

@@ -133,6 +133,8 @@ def test_a_removed_file_stays_readable_through_its_handle(
     file.pwrite(b"still here", 0)
     piece = FileSlice(file, 6, 4)
 
+    assert piece.fileno() == file.fileno()
+
     filesystem.remove(f"{directory}/a")
     filesystem.remove(f"{directory}/a")
 
