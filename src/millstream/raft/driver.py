@@ -47,6 +47,7 @@ from millstream.raft.events import (
     Tick,
     UpgradeKRaftVersion,
 )
+from millstream.raft.leader_state import Leader
 from millstream.raft.recovery import read_quorum_of_snapshot, recover
 
 if TYPE_CHECKING:
@@ -136,10 +137,23 @@ class RaftDriver:
         self._last_token += 1
         return self._outcome_of(Submit(self._last_token, epoch, records))
 
-    def upgrade_kraft_version(self, version: int) -> tuple[int, int]:
-        """Make the voters changeable; offsets as with `submit`, both the same if it was so."""
+    def upgrade_kraft_version(
+        self, epoch: int, version: int, *, validates_only: bool = False
+    ) -> tuple[int, int]:
+        """Make the voters changeable; offsets as with `submit`, both the same if nothing was done.
+
+        Raises the reason if it cannot be.
+        """
         self._last_token += 1
-        return self._outcome_of(UpgradeKRaftVersion(self._last_token, version))
+        return self._outcome_of(
+            UpgradeKRaftVersion(self._last_token, epoch, version, validates_only)
+        )
+
+    @property
+    def next_offset(self) -> int:
+        """The offset that the next submitted record will get, if nothing comes in between."""
+        state = self.core.state
+        return state.next_offset if isinstance(state, Leader) else self.core.outline.end_offset
 
     def snapshot_created(self, snapshot_id: OffsetAndEpoch, size: int) -> None:
         """The state machine has written a snapshot, completely and durably."""

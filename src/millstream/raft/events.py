@@ -95,7 +95,10 @@ class UpgradeKRaftVersion:
     """The controller wants another kraft.version; answered like a submission."""
 
     token: Token
+    epoch: int
     version: int
+    validates_only: bool = False
+    """Whether to say what would happen, and change nothing."""
 
 
 @dataclass(frozen=True, slots=True)

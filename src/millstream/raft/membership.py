@@ -15,6 +15,7 @@ from millstream.errors import (
     DuplicateVoter,
     InvalidRequest,
     InvalidUpdateVersion,
+    NotController,
     NotLeaderOrFollower,
     RequestTimedOut,
     UnsupportedVersion,
@@ -237,6 +238,8 @@ class Membership:
         replica = self._replica
         try:
             leader, _ = self._check_change_is_possible(is_static_allowed=True)
+            if event.epoch != leader.epoch:
+                raise NotController(f"this node does not lead epoch {event.epoch}")
             if event.version not in LOCAL_SUPPORTED_VERSIONS:
                 raise InvalidUpdateVersion(f"kraft.version {event.version} is not known")
             if event.version < replica.kraft_version:
@@ -249,7 +252,7 @@ class Membership:
             replica.emit(RefuseSubmission(event.token, error))
             return
         base_offset = end_offset = leader.next_offset
-        if event.version > replica.kraft_version:
+        if event.version > replica.kraft_version and not event.validates_only:
             record = KRaftVersionRecord(version=0, kraft_version=event.version)
             voters = batches.voters_record(leader.known_voters)
             end_offset = self._leading.append_control(leader, [record, voters])

@@ -198,7 +198,7 @@ class RaftInterpreter:
         leader = self.cluster.leader()
         assert leader is not None, "nobody leads"
         try:
-            leader.driver.upgrade_kraft_version(1)
+            leader.driver.upgrade_kraft_version(leader.driver.core.epoch, 1)
         except ApiError as error:
             return [f"{error.wire_name}: {error}"]
         return []

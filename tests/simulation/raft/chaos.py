@@ -229,7 +229,7 @@ class Chaos:
         leader = self.cluster.leader()
         if leader is not None:
             try:
-                leader.driver.upgrade_kraft_version(1)
+                leader.driver.upgrade_kraft_version(leader.driver.core.epoch, 1)
             except ApiError:
                 return
 

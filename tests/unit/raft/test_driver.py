@@ -293,9 +293,11 @@ def test_upgrade_resignation_and_shutdown_go_through() -> None:
     ports = Recorder()
     driver = leading(ports)
 
-    assert driver.upgrade_kraft_version(1) == (2, 4)
+    assert driver.next_offset == 2
+    assert driver.upgrade_kraft_version(1, 1) == (2, 4)
     driver.resign(1)
     assert driver.core.role is Role.RESIGNED
+    assert driver.next_offset == 4
     driver.shut_down(100)
 
     assert ports.calls[-1] == "shut down"
