@@ -1,4 +1,4 @@
-"""The slow, obvious log: a list of batches, and every question answered by looking at all of them."""
+"""The slow, obvious log: a list of batches; every question is answered by looking at them all."""
 
 from __future__ import annotations
 
