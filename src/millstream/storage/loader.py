@@ -203,12 +203,15 @@ class _LogLoader:
         """Whether records are missing before a segment.
 
         A power loss may take the end of a segment, or all of it, and leave the next. What is
-        behind such a hole must go, or readers would miss records without knowing. In a compacted
-        log a hole may be the cleaner's work, and proves something only behind a cut. A cut
-        without a hole took nothing but zeros that were waiting for records.
+        behind such a hole must go, or readers would miss records without knowing. Below the
+        recovery point nothing can be lost that way: there a hole means that old segments were
+        deleted and one of them came back. In a compacted log a hole may be the cleaner's work,
+        and proves something only behind a cut. A cut without a hole took nothing but zeros that
+        were waiting for records.
         """
-        may_have_holes = self._request.config.is_compacted and not self._is_cut
-        return segment.base_offset > next_offset and not may_have_holes
+        if segment.base_offset <= max(next_offset, self._request.recovery_point):
+            return False
+        return self._is_cut or not self._request.config.is_compacted
 
     def _recover_segment(self, segment: LogSegment) -> int:
         """Verify a segment, and cut off what is not right; the offset after it."""
