@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
-from millstream.errors import ApiError, InvalidArgument
+from millstream.errors import ApiError, InvalidArgument, QuorumFault
 from millstream.protocol.messages import (
     AddRaftVoterRequest,
     AddRaftVoterResponse,
@@ -124,7 +124,7 @@ class RaftCore:
         """Take in what happened and decide what to do, in this order.
 
         `now_ms` is of a clock that never goes back and counts for deadlines; `wall_ms` is only
-        written into records and reports.
+        written into records and reports. After a QuorumFault the replica does nothing any more.
         """
         replica = self._replica
         if self._is_stopped:
@@ -133,7 +133,11 @@ class RaftCore:
         replica.now_ms, replica.wall_ms = now_ms, wall_ms
         for late in replica.connections.expire(now_ms):
             self._request_failed(late)
-        self._route(event)
+        try:
+            self._route(event)
+        except QuorumFault:
+            self._is_stopped = True  # Neither votes nor answers from here on: we may be wrong.
+            raise
         return self._finish_step()
 
     def next_deadline_ms(self) -> int | None:

@@ -73,7 +73,10 @@ _logger = logging.getLogger(__name__)
 
 
 class RaftDriver:
-    """One replica at work. Not thread-safe: one thread calls everything."""
+    """One replica at work. Not thread-safe: one thread calls everything.
+
+    A QuorumFault out of any call is final: the replica has stopped, and so should the node.
+    """
 
     def __init__(
         self,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from millstream.errors import NO_ERROR, ApiError, InvalidRequest
+from millstream.errors import NO_ERROR, ApiError, InvalidRequest, UnsupportedVersion
 from millstream.protocol.messages import (
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
@@ -196,6 +196,11 @@ class Elections:
     def handle_vote_response(self, sent: InFlight, response: VoteResponse) -> None:
         """A voter has answered; the votes are counted in `act`."""
         replica = self._replica
+        state = replica.state
+        if response.error_code == UnsupportedVersion.code and isinstance(state, Prospective):
+            # A node from before pre-votes cannot be asked; it may still refuse the vote itself.
+            state.tally.record(sent.peer.id, is_granted=True)
+            return
         if response.error_code != NO_ERROR:
             replica.connections.pause(sent.peer.id, replica.now_ms)
             return

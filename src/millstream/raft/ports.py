@@ -109,7 +109,11 @@ class NetworkChannel(Protocol):
     """Requests to other nodes. An answer or a failure is reported to the driver, or nothing is."""
 
     def send(self, request_id: int, peer: Peer, message: Message) -> None:
-        """Send in the newest version both sides know; never wait."""
+        """Send in the newest version both sides know; never wait.
+
+        Where the other side knows no version that can carry the message, answer in its name with
+        UNSUPPORTED_VERSION.
+        """
         ...
 
 

@@ -108,6 +108,9 @@ def test_rule_6_what_was_committed_is_never_truncated(diverging: OffsetAndEpoch)
     with pytest.raises(QuorumFault, match="committed"):
         bench.reply(sent, fetched(diverging=diverging))
 
+    assert bench.wait(10_000) == []
+    assert bench.core.next_deadline_ms() is None
+
 
 def test_a_flush_that_began_before_a_truncation_acknowledges_nothing() -> None:
     bench, sent = following_bench(log=[1, 1])

@@ -9,6 +9,7 @@ from millstream.errors import (
     InconsistentClusterId,
     InvalidRequest,
     InvalidVoterKey,
+    UnsupportedVersion,
 )
 from millstream.protocol.messages import (
     BeginQuorumEpochResponse,
@@ -188,6 +189,15 @@ def test_rule_2_pre_votes_nobody_answers_end_with_the_election_timeout() -> None
     bench.wait(2_000)
 
     assert bench.core.role is Role.UNATTACHED
+
+
+def test_rule_2_a_node_that_knows_no_pre_votes_is_asked_for_its_vote_at_once() -> None:
+    bench = prospective_bench()
+    sent = bench.sent(VoteRequest)[0][0]
+
+    bench.reply(sent, VoteResponse(error_code=UnsupportedVersion.code))
+
+    assert bench.core.role is Role.CANDIDATE
 
 
 def test_rule_2_a_failed_request_for_a_vote_is_repeated_after_the_backoff() -> None:
