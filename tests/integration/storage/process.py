@@ -34,7 +34,12 @@ if TYPE_CHECKING:
 CLUSTER_ID = "cluster-of-tests"
 TOPIC = "ledger"
 PARTITIONS = 5
-CONFIG = LogConfig(durability="disk", internal_segment_bytes=32_000, file_delete_delay_ms=1)
+CONFIG = LogConfig(
+    durability="disk",
+    internal_segment_bytes=32_000,
+    segment_index_bytes=4_000,
+    file_delete_delay_ms=1,
+)
 
 
 class Process:
