@@ -204,10 +204,9 @@ class _LogLoader:
 
         A power loss may take the end of a segment, or all of it, and leave the next. What is
         behind such a hole must go, or readers would miss records without knowing. Below the
-        recovery point nothing can be lost that way: there a hole means that old segments were
-        deleted and one of them came back. In a compacted log a hole may be the cleaner's work,
-        and proves something only behind a cut. A cut without a hole took nothing but zeros that
-        were waiting for records.
+        recovery point nothing can be lost that way. In a compacted log a hole may be the
+        cleaner's work, and proves something only behind a cut. A cut without a hole took
+        nothing but zeros that were waiting for records.
         """
         if segment.base_offset <= max(next_offset, self._request.recovery_point):
             return False

@@ -71,6 +71,7 @@ class LocalLog:
     __slots__ = (
         "_change_count",
         "_random",
+        "_removal_version",
         "_synced_names_version",
         "_unsynced_paths",
         "config",
@@ -98,6 +99,7 @@ class LocalLog:
         self.dirty_since_ms = INT64_MAX
         """When the first record was appended that no flush has taken up."""
         self._synced_names_version = 0
+        self._removal_version = 0
         # Each with a number that grows, so that a job that took one earlier cannot clear it.
         self._unsynced_paths: dict[str, int] = {}
         self._change_count = 0
@@ -213,9 +215,17 @@ class LocalLog:
         return gone
 
     def remove_first(self, count: int) -> list[LogSegment]:
-        """Drop the oldest segments; their files wait as `.deleted` until `delete_files`."""
+        """Drop the oldest segments; their files wait as `.deleted` until `delete_files`.
+
+        No more than one removal is ever uncertain: a power loss may bring back the oldest
+        segment, never an older one than a segment that stays deleted.
+        """
         gone = list(self.segments)[:count]
-        self._remove(gone)
+        for segment in gone:
+            if self._synced_names_version < self._removal_version:
+                self.sync_names()
+            self._remove([segment])
+            self._removal_version = self.names_version
         return gone
 
     def lower_recovery_point(self, offset: int) -> None:
