@@ -1,0 +1,333 @@
+"""The metadata log on disk: raft's `ReplicatedLog` over a `UnifiedLog` and snapshot files.
+
+`node` opens one in `<metadata.log.dir>/__cluster_metadata-0`; raft's driver owns it and one thread
+calls everything. Syncing is done by the function it is given, on a worker thread in a broker, so
+that a decision of the controller does not hold up those who produce. What the records mean is
+the business of others.
+
+A crash may tear what was not synced: opening cuts it off. A snapshot begins a new segment, so that
+opening has to verify only what came after the newest one.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from millstream.config import ConfigType, at_least, key, non_empty, validate
+from millstream.errors import KafkaStorageError
+from millstream.metadata.snapshot_files import (
+    BOOTSTRAP_SNAPSHOT,
+    SnapshotFiles,
+    write_snapshot_file,
+)
+from millstream.storage.config import LogConfig
+from millstream.storage.faults import storage_errors
+from millstream.storage.file_names import LOG, parse_segment_file_name
+from millstream.storage.loader import LoadRequest
+from millstream.storage.meta_properties import read_partition_metadata, write_partition_metadata
+from millstream.storage.unified_log import UnifiedLog
+from millstream.types import INT64_MAX, Uuid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import TypeAlias
+
+    from millstream.clock import Clock
+    from millstream.storage.filesystem import FileSystem
+    from millstream.types import OffsetAndEpoch, ReadableBuffer
+
+    Sync: TypeAlias = Callable[[Callable[[], None], Callable[[Exception | None], None]], None]
+    """Runs the first, perhaps on another thread, then the second on the owner's, with the error."""
+
+_logger = logging.getLogger(__name__)
+
+METADATA_PARTITION: Final = "__cluster_metadata-0"
+_LONG: Final = ConfigType.LONG
+_EPOCH_MAX: Final = (1 << 31) - 1
+_BATCH_BYTES_MAX: Final = 8 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataLogConfig:
+    """Where the metadata log is, and how much of it is kept."""
+
+    directory: str | None = key(
+        "metadata.log.dir",
+        None,
+        non_empty(),
+        "Where the metadata log is; without it, in the first of `log.dirs`.",
+        kind=ConfigType.STRING,
+    )
+    segment_bytes: int = key(
+        "metadata.log.segment.bytes",
+        1 << 30,
+        at_least(_BATCH_BYTES_MAX),
+        "The largest segment file of the metadata log.",
+        unit="bytes",
+    )
+    retention_bytes: int = key(
+        "metadata.max.retention.bytes",
+        100 << 20,
+        at_least(-1),
+        "How large the metadata log may be with its snapshots before what the newest snapshot "
+        "makes superfluous is deleted; -1 is no limit.",
+        kind=_LONG,
+        unit="bytes",
+    )
+    retention_ms: int = key(
+        "metadata.max.retention.ms",
+        7 * 86_400_000,
+        at_least(-1),
+        "How old a snapshot may be that is not the newest; -1 is no limit.",
+        kind=_LONG,
+        unit="ms",
+    )
+
+    def __post_init__(self) -> None:
+        validate(self)
+
+
+class MetadataLog:
+    """The replicated log of the cluster's metadata, and its snapshots."""
+
+    def __init__(
+        self,
+        log: UnifiedLog,
+        snapshots: SnapshotFiles,
+        *,
+        filesystem: FileSystem,
+        config: MetadataLogConfig,
+        clock: Clock,
+        sync: Sync,
+        on_failure: Callable[[Exception], None],
+    ) -> None:
+        """Use `open`."""
+        self._log = log
+        self._snapshots = snapshots
+        self._filesystem = filesystem
+        self._config = config
+        self._clock = clock
+        self._sync = sync
+        self._on_failure = on_failure
+
+    @classmethod
+    def open(
+        cls,
+        filesystem: FileSystem,
+        metadata_dir: str,
+        config: MetadataLogConfig,
+        *,
+        clock: Clock,
+        sync: Sync,
+        on_failure: Callable[[Exception], None],
+    ) -> MetadataLog:
+        """Open the log of a formatted directory, and repair it if the last process crashed.
+
+        `on_failure` hears of a sync that failed: the replica must not go on.
+        """
+        directory = f"{metadata_dir}/{METADATA_PARTITION}"
+        with storage_errors(directory, "opening the metadata log"):
+            if not filesystem.exists(directory):
+                filesystem.make_directory(directory)
+                filesystem.sync_directory(metadata_dir)
+            if read_partition_metadata(filesystem, directory) is None:
+                write_partition_metadata(filesystem, directory, Uuid.METADATA_TOPIC)
+            snapshots = SnapshotFiles(filesystem, directory)
+            log = UnifiedLog.open(_load_request(filesystem, directory, config, snapshots, clock))
+            _settle_on_snapshot(log, snapshots, clock.wall_ms())
+        return cls(
+            log,
+            snapshots,
+            filesystem=filesystem,
+            config=config,
+            clock=clock,
+            sync=sync,
+            on_failure=on_failure,
+        )
+
+    # What raft asks: records.
+
+    @property
+    def start_offset(self) -> int:
+        """The first offset that is still there."""
+        return self._log.log_start_offset
+
+    @property
+    def end_offset(self) -> int:
+        """The offset of the next record."""
+        return self._log.log_end_offset
+
+    def epochs(self) -> list[tuple[int, int]]:
+        """(epoch, its first offset), ascending, none below `start_offset`."""
+        return [(each.epoch, each.start_offset) for each in self._log.epochs.entries]
+
+    def append(self, batches: ReadableBuffer) -> None:
+        """Add whole batches whose first offset is `end_offset`."""
+        appended = self._log.append_as_follower(batches, _EPOCH_MAX, self._clock.wall_ms())
+        assert appended is not None
+        assert appended.byte_count == len(batches)
+
+    def read(self, offset: int, bytes_max: int) -> ReadableBuffer:
+        """Batches from the one that holds `offset` on; the last may be cut off by the limit."""
+        found = self._log.read(offset, bytes_max).records
+        return b"" if found is None else found.read()
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the records at `offset` and above."""
+        self._log.truncate_to(offset, self._clock.wall_ms())
+
+    def flush(self, done: Callable[[], None]) -> None:
+        """Make everything appended so far durable, then call `done`."""
+        job = self._log.begin_flush()
+
+        def finish(error: Exception | None) -> None:
+            if error is not None:
+                self._on_failure(error)
+            elif not self._log.is_closed:
+                self._log.finish_flush(job)
+                done()
+
+        self._sync(job.sync, finish)
+
+    def set_high_watermark(self, offset: int) -> None:
+        """Records below are committed."""
+        self._log.update_high_watermark(offset)
+
+    # What raft asks: snapshots.
+
+    def snapshots(self) -> Iterable[tuple[OffsetAndEpoch, int]]:
+        """The complete snapshots with their sizes in bytes."""
+        return self._snapshots.sizes.items()
+
+    def read_snapshot(
+        self, snapshot_id: OffsetAndEpoch, position: int, bytes_max: int
+    ) -> ReadableBuffer:
+        """A piece of a complete snapshot; empty at its end."""
+        return self._snapshots.read(snapshot_id, position, bytes_max)
+
+    def write_snapshot(
+        self, snapshot_id: OffsetAndEpoch, position: int, data: ReadableBuffer
+    ) -> None:
+        """Add to a snapshot under way."""
+        self._snapshots.receive(snapshot_id, position, data)
+
+    def install_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
+        """Make a received snapshot count, and the log empty, starting at its end.
+
+        A crash between the two is noticed at the next opening.
+        """
+        now_ms = self._clock.wall_ms()
+        self._snapshots.complete(snapshot_id, now_ms)
+        self._log.truncate_fully_and_start_at(snapshot_id.offset, now_ms)
+        self._snapshots.delete_before(snapshot_id)
+
+    def delete_before(self, snapshot_id: OffsetAndEpoch) -> None:
+        """Delete older snapshots and the segments below this one."""
+        self._log.raise_log_start_offset(snapshot_id.offset)
+        for segment in self._log.delete_old_segments(self._clock.wall_ms()):
+            segment.delete_files()
+        self._snapshots.delete_before(snapshot_id)
+
+    # What the node asks.
+
+    @property
+    def latest_snapshot(self) -> OffsetAndEpoch | None:
+        """The newest snapshot; the one that formatting left is one too."""
+        return self._snapshots.latest
+
+    def snapshot_bytes(self, snapshot_id: OffsetAndEpoch) -> bytes:
+        """The whole of a snapshot."""
+        return self._snapshots.read(snapshot_id, 0, self._snapshots.sizes[snapshot_id])
+
+    def snapshot_job(
+        self, snapshot_id: OffsetAndEpoch, pieces: Iterable[ReadableBuffer]
+    ) -> Callable[[], int]:
+        """What writes a snapshot of the state, on any thread; it gives the size."""
+        filesystem, directory = self._filesystem, self._log.directory
+        return lambda: write_snapshot_file(filesystem, directory, snapshot_id, pieces)
+
+    def note_snapshot(self, snapshot_id: OffsetAndEpoch, size: int) -> None:
+        """Such a job is done. Records go on in a new segment."""
+        now_ms = self._clock.wall_ms()
+        self._snapshots.note(snapshot_id, size, now_ms)
+        self._log.roll(now_ms)
+
+    def superfluous_before(self) -> OffsetAndEpoch | None:
+        """The snapshot that the log should begin with by the rules of retention, if not yet."""
+        ascending = sorted(each for each in self._snapshots.sizes if each != BOOTSTRAP_SNAPSHOT)
+        total = self._log.size + sum(self._snapshots.sizes.values())
+        is_too_large = 0 <= self._config.retention_bytes < total
+        if not ascending:
+            return None
+        chosen = ascending[-1] if is_too_large else self._oldest_to_keep(ascending)
+        return chosen if chosen.offset > self.start_offset else None
+
+    def close(self) -> None:
+        """Bring everything to disk."""
+        self._snapshots.close()
+        self._log.close()
+
+    def _oldest_to_keep(self, ascending: list[OffsetAndEpoch]) -> OffsetAndEpoch:
+        retention_ms = self._config.retention_ms
+        oldest_ms = self._clock.wall_ms() - retention_ms if retention_ms >= 0 else 0
+        young = [each for each in ascending if self._snapshots.modified_ms[each] >= oldest_ms]
+        return young[0] if young else ascending[-1]
+
+
+def _load_request(
+    filesystem: FileSystem,
+    directory: str,
+    config: MetadataLogConfig,
+    snapshots: SnapshotFiles,
+    clock: Clock,
+) -> LoadRequest:
+    first_base = _first_base_offset(filesystem, directory)
+    oldest = min((each.offset for each in snapshots.sizes), default=0)
+    if first_base is not None and first_base > 0 and not _covers(snapshots, first_base):
+        raise KafkaStorageError(
+            f"{directory} begins at offset {first_base} and has no snapshot of what was before: "
+            "files are missing"
+        )
+    return LoadRequest(
+        filesystem=filesystem,
+        directory=directory,
+        config=LogConfig(
+            cleanup_policy=("delete",),
+            segment_bytes=config.segment_bytes,
+            segment_ms=INT64_MAX,
+            retention_ms=-1,
+            retention_bytes=-1,
+            max_message_bytes=_BATCH_BYTES_MAX,
+            segment_index_bytes=_INDEX_BYTES,
+        ),
+        now_ms=clock.wall_ms(),
+        # A log with its first segment has everything; else it begins where a snapshot ends.
+        log_start_offset=oldest if first_base else 0,
+        # What a snapshot stands for was committed, and so on disk, before it was taken.
+        recovery_point=max((each.offset for each in snapshots.sizes), default=0),
+    )
+
+
+_INDEX_BYTES: Final = 1 << 20
+"""How large an index file is until its segment is closed."""
+
+
+def _first_base_offset(filesystem: FileSystem, directory: str) -> int | None:
+    names = (parse_segment_file_name(status.name) for status in filesystem.scan(directory))
+    bases = [name.base_offset for name in names if name and name.extension == LOG]
+    return min(bases, default=None)
+
+
+def _covers(snapshots: SnapshotFiles, first_base: int) -> bool:
+    return any(each.offset >= first_base for each in snapshots.sizes)
+
+
+def _settle_on_snapshot(log: UnifiedLog, snapshots: SnapshotFiles, now_ms: int) -> None:
+    """A snapshot beyond the log's end was received just before a crash: the log begins there."""
+    latest = snapshots.latest
+    if latest is not None and latest.offset > log.log_end_offset:
+        _logger.info("the metadata log begins anew at the snapshot %s", latest)
+        log.truncate_fully_and_start_at(latest.offset, now_ms)
+        snapshots.delete_before(latest)
