@@ -158,6 +158,13 @@ class RaftDriver:
         state = self.core.state
         return state.next_offset if isinstance(state, Leader) else self.core.outline.end_offset
 
+    def snapshot_id(self, end_offset: int) -> OffsetAndEpoch:
+        """The id for a snapshot of all records below an offset; InvalidArgument if it cannot be.
+
+        What such a snapshot says about the quorum is in `core.history` at `end_offset - 1`.
+        """
+        return self.core.outline.snapshot_id(end_offset)
+
     def snapshot_created(self, snapshot_id: OffsetAndEpoch, size: int) -> None:
         """The state machine has written a snapshot, completely and durably."""
         self._happen(SnapshotCreated(snapshot_id, size))

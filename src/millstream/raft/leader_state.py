@@ -75,8 +75,6 @@ class Leader:
     append_due_ms: int = 0
     """No append before."""
     change: VoterChange | None = None
-    is_announced: bool = False
-    """Whether the controller has been told that it may begin."""
 
     @property
     def leader_id(self) -> int:

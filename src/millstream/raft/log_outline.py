@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
+from millstream.errors import InvalidArgument
 from millstream.types import OffsetAndEpoch
 
 if TYPE_CHECKING:
@@ -138,6 +139,17 @@ class LogOutline:
             return self.epochs[at][0]
         at_start = self.snapshot_at_start
         return at_start.epoch if at_start else 0
+
+    def snapshot_id(self, offset: int) -> OffsetAndEpoch:
+        """The id of a snapshot of all records below `offset`."""
+        if offset > self.high_watermark:
+            raise InvalidArgument(
+                f"a snapshot up to {offset} is above the high watermark {self.high_watermark}: "
+                "it may only hold committed records"
+            )
+        if offset < self.start_offset:
+            raise InvalidArgument(f"the records below {offset} are gone: there is a newer snapshot")
+        return OffsetAndEpoch(self.epoch_before(offset), offset)
 
     def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
         """Where the newest epoch that is not newer than `epoch` ends."""

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from millstream.protocol.messages import FetchRequest
     from millstream.raft.effects import Token
-    from millstream.raft.voters import Endpoint, ReplicaKey, SupportedVersions
+    from millstream.raft.voters import Endpoint, ReplicaKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,5 @@ class VoterChange:
     is_addition: bool
     endpoints: Mapping[str, Endpoint]
     is_answered_when_committed: bool = True
-    supported: SupportedVersions | None = None
     offset: int | None = None
     """Where the VotersRecord is; None while the new voter is being asked what it supports."""

@@ -75,16 +75,9 @@ class Snapshots:
         outline = self._replica.outline
         if snapshot_id.offset < outline.start_offset:
             return  # A newer one from the leader has overtaken it.
-        if snapshot_id.offset > outline.high_watermark:
-            raise InvalidArgument(
-                f"{snapshot_id} is above the high watermark {outline.high_watermark}: "
-                "a snapshot holds committed records only"
-            )
-        if outline.epoch_before(snapshot_id.offset) != snapshot_id.epoch:
-            raise InvalidArgument(
-                f"{snapshot_id}: the last record below it has epoch "
-                f"{outline.epoch_before(snapshot_id.offset)}"
-            )
+        expected = outline.snapshot_id(snapshot_id.offset)
+        if snapshot_id != expected:
+            raise InvalidArgument(f"the log names this snapshot {expected}, not {snapshot_id}")
         outline.snapshots[snapshot_id] = size
 
     def _prune(self, snapshot_id: OffsetAndEpoch) -> None:

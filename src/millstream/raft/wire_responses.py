@@ -58,14 +58,6 @@ class LeaderFacts:
         return {} if self.endpoint is None else {listener: self.endpoint}
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What every answer of a voter says: an error or none, and who leads."""
-
-    error_code: int
-    leader: LeaderFacts
-
-
 def vote_response(
     leader: LeaderFacts, version: int, error_code: int = NO_ERROR, *, is_granted: bool = False
 ) -> VoteResponse:

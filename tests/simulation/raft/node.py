@@ -197,7 +197,7 @@ class SimNode:
         """Write down the state, as a snapshot generator does."""
         outline = self.driver.core.outline
         offset = self.applied
-        snapshot_id = OffsetAndEpoch(outline.epoch_before(offset), offset)
+        snapshot_id = self.driver.snapshot_id(offset)
         if offset <= outline.start_offset or snapshot_id in outline.snapshots:
             return
         history = self.driver.core.history

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from millstream.errors import InvalidArgument
 from millstream.raft.log_outline import (
     BOOTSTRAP_SNAPSHOT,
     Diverges,
@@ -143,3 +144,14 @@ def test_rule_6_a_follower_cuts_where_both_logs_can_agree(
     leader_end: tuple[int, int], offset: int
 ) -> None:
     assert outline_of(1, 1, 2, 2, 5, 5).truncation_offset(at(*leader_end)) == offset
+
+
+def test_a_snapshot_is_named_after_its_last_record() -> None:
+    assert pruned().snapshot_id(6) == at(2, 6)
+    assert pruned().snapshot_id(7) == at(5, 7)
+
+
+@pytest.mark.parametrize("offset", [3, 8])
+def test_there_is_no_snapshot_of_what_is_gone_or_not_committed(offset: int) -> None:
+    with pytest.raises(InvalidArgument):
+        pruned().snapshot_id(offset)
