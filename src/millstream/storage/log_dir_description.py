@@ -62,11 +62,14 @@ def describe_directory(registry: LogRegistry, directory: LogDirectory) -> LogDir
 
 
 def _describe_log(registry: LogRegistry, slot: LogSlot) -> LogDescription:
-    lag = 0
-    if slot.is_future:
-        current = registry.current.get(slot.partition)
-        if current is not None:
-            lag = registry.open(current).log_end_offset - registry.open(slot).log_end_offset
-    elif slot.log is not None:
-        lag = max(slot.log.high_watermark - slot.log.log_end_offset, 0)
-    return LogDescription(slot.partition, slot.size, lag, slot.is_future)
+    return LogDescription(slot.partition, slot.size, _offset_lag(registry, slot), slot.is_future)
+
+
+def _offset_lag(registry: LogRegistry, slot: LogSlot) -> int:
+    current = registry.current.get(slot.partition)
+    if not slot.is_future or current is None:
+        return 0 if slot.log is None else max(slot.log.high_watermark - slot.log.log_end_offset, 0)
+    try:
+        return registry.open(current).log_end_offset - registry.open(slot).log_end_offset
+    except KafkaStorageError:
+        return 0  # One of the two cannot be read: there is no saying.

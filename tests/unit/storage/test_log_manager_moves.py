@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from millstream.errors import InvalidArgument, KafkaStorageError, LogDirNotFound
+from millstream.storage.checkpoint import LEADER_EPOCH_FILE
+from millstream.storage.cleaning_control import NoCleaning
+from millstream.storage.filesystem import write_atomically
 from millstream.testing.sim_filesystem import SimFileSystem
 from millstream.types import TopicPartition
 from tests.unit.storage.manager_harness import (
@@ -182,6 +185,18 @@ def test_a_future_log_in_the_same_directory_as_the_log_is_passed_over(broker: Br
 # Faults.
 
 
+class CountingCleaner(NoCleaning):
+    """Knows how many pauses are open."""
+
+    pauses = 0
+
+    def pause(self, partition: TopicPartition) -> None:
+        self.pauses += 1
+
+    def resume(self, partition: TopicPartition) -> None:
+        self.pauses -= 1
+
+
 def simulated() -> tuple[SimFileSystem, Broker]:
     disk = SimFileSystem(Random(1))
     broker = Broker(disk, ("/data/one", "/data/two")).format()
@@ -199,13 +214,30 @@ def fail_renames_in(disk: SimFileSystem, path: str) -> None:
 
 def test_a_swap_whose_new_directory_fails_leaves_the_old_log_in_service() -> None:
     disk, broker = simulated()
+    broker.manager.cleaner = cleaner = CountingCleaner()
+    broker.manager.moves.begin(ORDERS, "/data/two")
+    while broker.manager.moves.advance(ORDERS, 1_000):
+        pass
     fail_renames_in(disk, "/data/two")
 
     with pytest.raises(KafkaStorageError):
-        move(broker, ORDERS, "/data/two")
+        broker.manager.moves.finish(ORDERS)
 
+    assert cleaner.pauses == 0
     assert [failure.path for failure in broker.failures] == ["/data/two"]
     assert append(broker.manager.get_or_create(ORDERS)) == 21
+
+
+def test_a_copy_that_fails_takes_the_directory_of_the_copy_offline() -> None:
+    disk, broker = simulated()
+    broker.manager.moves.begin(ORDERS, "/data/two")
+    disk.fail_directory("/data/two")
+
+    with pytest.raises(KafkaStorageError):
+        broker.manager.moves.advance(ORDERS, 1_000)
+
+    assert [failure.path for failure in broker.failures] == ["/data/two"]
+    assert broker.manager.get(ORDERS) is not None
 
 
 def test_a_swap_whose_old_directory_fails_leaves_the_new_log_in_service() -> None:
@@ -268,6 +300,20 @@ def test_directories_describe_their_room_and_their_logs(broker: Broker) -> None:
     assert {log.partition: log.size for each in again.manager.describe() for log in each.logs} == (
         sizes
     )
+
+
+def test_a_log_that_cannot_be_loaded_is_described_by_its_size(broker: Broker) -> None:
+    broker.manager.moves.begin(ORDERS, broker.paths[1])
+    log = broker.manager.get_or_create(ORDERS)
+    broker.manager.abandon()
+    write_atomically(broker.filesystem, f"{log.directory}/{LEADER_EPOCH_FILE}", b"nonsense")
+    again = restarted(broker)
+    again.start()
+
+    current, future, _ = again.manager.describe()
+
+    assert current.logs[0].size == log.size
+    assert (future.logs[0].is_future, future.logs[0].offset_lag) == (True, 0)
 
 
 def test_a_failed_directory_describes_its_error() -> None:

@@ -1,9 +1,8 @@
-"""Start and stop: owners, locks, markers, recovery, and what a crash between steps leaves."""
+"""Start and stop: owners, locks, markers, and what else lies in a directory."""
 
 from __future__ import annotations
 
 import logging
-from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -12,13 +11,11 @@ import pytest
 from millstream.errors import InconsistentClusterId, KafkaStorageError
 from millstream.storage.checkpoint import (
     HIGH_WATERMARK_FILE,
-    LEADER_EPOCH_FILE,
     RECOVERY_POINT_FILE,
     read_offsets,
 )
 from millstream.storage.filesystem import write_atomically
 from millstream.storage.log_directory import format_directory
-from millstream.storage.log_recovery import LogRecovery, RecoveryProgress
 from millstream.storage.meta_properties import (
     CLEAN_SHUTDOWN_FILE,
     META_PROPERTIES_FILE,
@@ -26,7 +23,6 @@ from millstream.storage.meta_properties import (
     read_meta_properties,
     write_meta_properties,
 )
-from millstream.testing.sim_filesystem import SimFileSystem
 from millstream.types import TopicPartition
 from tests.unit.storage.manager_harness import (
     CLUSTER_ID,
@@ -39,11 +35,7 @@ from tests.unit.storage.manager_harness import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from millstream.storage.filesystem import FileSystem
-    from millstream.storage.log_slot import LogSlot
-    from millstream.storage.unified_log import UnifiedLog
 
 
 @pytest.fixture
@@ -189,156 +181,6 @@ def test_waiting_commits_hear_of_the_stop(broker: Broker) -> None:
     assert [type(answer) for answer in answers] == [KafkaStorageError]
 
 
-# An unclean one.
-
-
-def test_after_a_crash_every_log_is_recovered_with_progress(broker: Broker) -> None:
-    manager = broker.start()
-    for number in range(4):
-        append(manager.get_or_create(TopicPartition("t", number), is_new=True), 9)
-    manager.abandon()
-    again = restarted(broker)
-
-    again.start()
-
-    assert len(touched_logs(again)) == 4
-    last = again.progress[-1]
-    assert (last.logs_done, last.logs_total) == (4, 4)
-    assert last.bytes_done == last.bytes_total > 0
-    assert [each.logs_done for each in again.progress] == sorted(
-        each.logs_done for each in again.progress
-    )
-    assert again.manager.previous_broker_epoch is None
-    assert str(RecoveryProgress(1, 2, 3 << 20, 4 << 20)) == "1 of 2 logs, 3 of 4 MiB"
-
-
-def test_progress_is_logged_at_most_once_a_second(
-    broker: Broker, caplog: pytest.LogCaptureFixture
-) -> None:
-    manager = broker.start()
-    for number in range(5):
-        append(manager.get_or_create(TopicPartition("t", number), is_new=True), 3)
-    manager.abandon()
-    again = restarted(broker)
-    seen = again.progress
-
-    def on_progress(progress: RecoveryProgress) -> None:
-        seen.append(progress)
-        again.clock.advance(400)
-
-    again.manager._startup._on_progress = on_progress
-    caplog.set_level(logging.INFO, "millstream.storage.log_recovery")
-
-    again.start()
-
-    lines = [each for each in caplog.messages if each.startswith("recovering: ")]
-    assert 0 < len(lines) <= len(seen) * 400 // 1000
-
-
-def test_recovery_runs_on_the_threads_of_each_directory(broker: Broker) -> None:
-    manager = broker.start()
-    for number in range(6):
-        append(manager.get_or_create(TopicPartition("t", number), is_new=True), 5)
-    slots = {each: list(each.logs.values()) for each in manager.directories}
-    results: dict[LogSlot, UnifiedLog | KafkaStorageError] = {}
-    recovery = LogRecovery(
-        load=broker.manager._registry.load,
-        on_result=results.__setitem__,
-        on_progress=lambda _: None,
-        clock=broker.clock,
-    )
-    for directory in slots:
-        for slot in slots[directory]:
-            assert slot.log is not None
-            slot.log.close()
-
-    recovery.run(slots, ThreadPoolExecutor, 2)
-
-    assert len(results) == 6
-    assert recovery.progress.logs_done == 6
-
-
-def test_recovery_is_the_same_twice(broker: Broker) -> None:
-    manager = broker.start()
-    append(manager.get_or_create(ORDERS, is_new=True), 9)
-    manager.abandon()
-    second = restarted(broker)
-    second.start()
-    second.manager.abandon()
-
-    log = restarted(broker).start().get_or_create(ORDERS)
-
-    assert log.log_end_offset == 9
-
-
-def test_a_log_that_cannot_be_loaded_stays_out_alone_and_keeps_the_directory_unclean(
-    broker: Broker,
-) -> None:
-    manager = broker.start()
-    bad = TopicPartition("bad", 0)
-    append(manager.get_or_create(ORDERS, is_new=True), 2)
-    directory_id = manager.directory_of(ORDERS).directory_id
-    log = manager.get_or_create(bad, is_new=True, directory_id=directory_id)
-    append(log, 2)
-    manager.abandon()
-    write_atomically(broker.filesystem, f"{log.directory}/{LEADER_EPOCH_FILE}", b"nonsense")
-    again = restarted(broker)
-
-    again.start()
-
-    assert again.manager.get_or_create(ORDERS).log_end_offset == 2
-    with pytest.raises(KafkaStorageError, match=r"leader-epoch-checkpoint"):
-        again.manager.get(bad)
-    assert again.failures == []
-    again.pass_time(400_000)  # Retention passes it by.
-    assert list(again.manager.stop()) == [again.paths[0]]
-    assert not broker.filesystem.exists(f"{broker.paths[0]}/{CLEAN_SHUTDOWN_FILE}")
-    assert broker.filesystem.exists(f"{broker.paths[1]}/{CLEAN_SHUTDOWN_FILE}")
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "recovery-point-offset-checkpoint",
-        "log-start-offset-checkpoint",
-        "replication-offset-checkpoint",
-        "cleaner-offset-checkpoint",
-    ],
-)
-def test_a_damaged_checkpoint_costs_work_but_no_records(broker: Broker, name: str) -> None:
-    manager = broker.start()
-    append(manager.get_or_create(ORDERS, is_new=True), 9)
-    manager.stop()
-    write_atomically(broker.filesystem, f"{broker.paths[0]}/{name}", b"0\n7\nnonsense")
-
-    log = restarted(broker).start().get_or_create(ORDERS)
-
-    assert log.log_end_offset == 9
-
-
-def test_an_error_of_our_own_while_a_log_is_loaded_keeps_that_log_out(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    manager = broker.start()
-    append(manager.get_or_create(ORDERS, is_new=True), 2)
-    append(manager.get_or_create(TopicPartition("other", 0), is_new=True), 2)
-    manager.abandon()
-    again = restarted(broker)
-    load = again.manager._registry.load
-
-    def stumble(slot: LogSlot, progress: Callable[[int, int], None] | None = None) -> UnifiedLog:
-        if slot.partition == ORDERS:
-            raise ZeroDivisionError
-        return load(slot, progress)
-
-    monkeypatch.setattr(again.manager._registry, "load", stumble)
-    again.start()
-
-    with pytest.raises(KafkaStorageError, match="orders-0 cannot be loaded"):
-        again.manager.get(ORDERS)
-    assert again.manager.get(TopicPartition("other", 0)) is not None
-
-
 # What else is in a directory.
 
 
@@ -384,35 +226,3 @@ def test_of_two_logs_of_a_partition_the_longer_one_is_kept_and_none_removed(
     assert any(name.endswith("-stray") for name in names_in(broker.filesystem, broker.paths[0]))
     both.manager.stop()
     assert restarted(both).start().get_or_create(ORDERS).log_end_offset == 5
-
-
-# Power losses.
-
-
-@pytest.mark.parametrize("seed", range(25))
-def test_what_was_committed_is_there_after_a_power_loss(seed: int) -> None:
-    random = Random(seed)
-    filesystem: FileSystem = SimFileSystem(random)
-    broker = Broker(filesystem, ("/data/one", "/data/two")).format()
-    committed: dict[TopicPartition, int] = {}
-    for _ in range(3):
-        manager = broker.start()
-        for partition, offset in committed.items():
-            log = manager.get(partition)
-            assert log is not None
-            assert log.log_end_offset >= offset
-        for _ in range(30):
-            partition = TopicPartition("t", random.randrange(4))
-            log = manager.get_or_create(partition, is_new=True)
-            append(log, random.randint(1, 4))
-            answers = broker.commit(log)
-            if random.random() < 0.5:
-                broker.settle()
-            if answers == [None]:
-                committed[partition] = log.recovery_point
-            if random.random() < 0.1:
-                broker.pass_time(61_000)
-        if random.random() < 0.3:
-            assert manager.stop() == {}
-        assert isinstance(broker.filesystem, SimFileSystem)
-        broker = restarted(broker, broker.filesystem.after_power_loss())
