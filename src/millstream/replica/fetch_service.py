@@ -1,0 +1,270 @@
+"""Fetch: records out of the logs, within the asker's limits, now or when there are enough.
+
+`ReplicaManager.fetch` leads here, with the context that a session cache has opened. The partitions
+are read in order; the first one that has records gives a whole batch, whatever the limits. A fetch
+of a follower is its acknowledgement, and is noted once, however often the fetch is read again.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from millstream.errors import ApiError, KafkaStorageError, UnknownServerError
+from millstream.replica.fetch_target import UNKNOWN, PartitionFetch
+from millstream.replica.partition_reader import ENOUGH, ReadLimits, bytes_available, read_partition
+from millstream.replica.purgatory import DelayedOperation
+from millstream.replica.replica_selector import replicas_with
+from millstream.storage.log_results import FetchIsolation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from millstream.clock import Clock
+    from millstream.replica.change_notifier import ChangeNotifier
+    from millstream.replica.fetch_session import FetchAnswer, FetchContext
+    from millstream.replica.fetch_target import FetchTarget
+    from millstream.replica.isr_sender import IsrSender
+    from millstream.replica.partition import Partition
+    from millstream.replica.partition_table import PartitionTable
+    from millstream.replica.ports import BrokerView
+    from millstream.replica.purgatory import DelayedOperationPurgatory
+    from millstream.replica.replica_selector import ReplicaSelector
+
+    FetchDone: TypeAlias = Callable[[FetchAnswer], None]
+    OnStorageError: TypeAlias = Callable[[Partition, KafkaStorageError], None]
+
+_logger = logging.getLogger(__name__)
+
+CONSUMER: int = -1
+"""The replica id of who is no replica."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchParams:
+    """What a Fetch request says about itself as a whole."""
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    isolation: FetchIsolation = FetchIsolation.HIGH_WATERMARK
+    """How far a consumer may read; a replica reads everything."""
+    replica_id: int = CONSUMER
+    replica_epoch: int = UNKNOWN
+    needs_leader: bool = False
+    """Fetch before version 11: only from leaders. For replicas that is always so."""
+    rack_id: str = ""
+    """Where a consumer is, for who chooses a replica near it."""
+
+
+class DelayedFetch(DelayedOperation):
+    """A fetch that waits for enough bytes."""
+
+    __slots__ = ("_answer", "_context", "_limits", "_min_bytes", "_service")
+
+    def __init__(
+        self,
+        service: FetchService,
+        context: FetchContext,
+        limits: ReadLimits,
+        min_bytes: int,
+        answer: Callable[[], None],
+        deadline_ms: int,
+    ) -> None:
+        super().__init__(deadline_ms)
+        self._service = service
+        self._context = context
+        self._limits = limits
+        self._min_bytes = min_bytes
+        self._answer = answer
+
+    def is_ready(self) -> bool:
+        """Whether what has changed is enough, or is something that must be answered."""
+        total = 0
+        for target in self._context.interest.changed:
+            total += self._service.available(target, self._limits)
+            if total >= self._min_bytes:
+                return True
+        return False
+
+    def on_complete(self, *, is_expired: bool) -> None:
+        """Read everything again, and answer with what there is."""
+        self._answer()
+
+
+class FetchService:
+    """The way of a Fetch request through the logs."""
+
+    __slots__ = (
+        "_brokers",
+        "_clock",
+        "_fetch_max_bytes",
+        "_isr_sender",
+        "_notifier",
+        "_on_storage_error",
+        "_purgatory",
+        "_selector",
+        "_table",
+    )
+
+    def __init__(
+        self,
+        table: PartitionTable,
+        purgatory: DelayedOperationPurgatory,
+        notifier: ChangeNotifier,
+        isr_sender: IsrSender,
+        clock: Clock,
+        brokers: BrokerView,
+        *,
+        fetch_max_bytes: int,
+        selector: ReplicaSelector | None,
+        on_storage_error: OnStorageError,
+    ) -> None:
+        self._table = table
+        self._purgatory = purgatory
+        self._notifier = notifier
+        self._isr_sender = isr_sender
+        self._clock = clock
+        self._brokers = brokers
+        self._fetch_max_bytes = fetch_max_bytes
+        self._selector = selector
+        self._on_storage_error = on_storage_error
+
+    def fetch(
+        self, context: FetchContext, params: FetchParams, done: FetchDone
+    ) -> FetchAnswer | None:
+        """See `ReplicaManager.fetch`."""
+        max_bytes = min(params.max_bytes, self._fetch_max_bytes)
+        is_replica = params.replica_id >= 0
+        limits = ReadLimits(
+            FetchIsolation.LOG_END if is_replica else params.isolation,
+            is_replica or params.needs_leader,
+        )
+        targets = context.targets()
+        found = self._read(targets, limits, max_bytes, params)
+        min_bytes = min(params.min_bytes, max_bytes)
+        now_ms = self._clock.monotonic_ms()
+        if params.max_wait_ms <= 0 or context.is_empty or not _must_wait(found, min_bytes):
+            return context.finish(targets, found, now_ms)
+
+        def answer() -> None:
+            again = context.targets()
+            results = self._read(again, limits, max_bytes)
+            done(context.finish(again, results, self._clock.monotonic_ms()))
+
+        context.begin_waiting(found)
+        operation = DelayedFetch(
+            self, context, limits, min_bytes, answer, now_ms + params.max_wait_ms
+        )
+        self._purgatory.watch(operation, (context.interest,))
+        return None
+
+    def available(self, target: FetchTarget, limits: ReadLimits) -> int:
+        """How many bytes a waiting fetch would get of one of its partitions."""
+        try:
+            partition = target.partition or self._find(target)
+            return bytes_available(partition, target, limits)
+        except ApiError:
+            return ENOUGH
+
+    def _read(
+        self,
+        targets: Sequence[FetchTarget],
+        limits: ReadLimits,
+        max_bytes: int,
+        params: FetchParams | None = None,
+    ) -> list[PartitionFetch]:
+        """Read in order; with `params` who asks is looked at, too."""
+        found = []
+        must_progress = True
+        for target in targets:
+            partition: Partition | None = None
+            try:
+                partition = target.partition or self._find(target)
+                result = None
+                if params is not None and params.rack_id:
+                    result = self._redirect(partition, target, limits, params)
+                if result is None:
+                    result = read_partition(
+                        partition, target, limits, max_bytes, must_progress=must_progress
+                    )
+                if params is not None and params.replica_id >= 0:
+                    self._note_progress(partition, target, result, params)
+            except Exception as error:
+                found.append(PartitionFetch(self._failure(error, partition)))
+                continue
+            found.append(result)
+            if result.records is not None:
+                must_progress = False
+                max_bytes = max(max_bytes - result.records.length, 0)
+        return found
+
+    def _find(self, target: FetchTarget) -> Partition:
+        partition = self._table.find(target.topic, target.index)
+        target.watch(partition)
+        return partition
+
+    def _note_progress(
+        self,
+        partition: Partition,
+        target: FetchTarget,
+        result: PartitionFetch,
+        params: FetchParams,
+    ) -> None:
+        """A follower's fetch is its acknowledgement, unless its log is not the leader's."""
+        if result.diverging_epoch is not None:
+            partition.follower(params.replica_id)
+            return
+        progress = partition.on_follower_fetch(
+            params.replica_id,
+            params.replica_epoch,
+            target.fetch_offset,
+            target.log_start_offset,
+            self._clock.monotonic_ms(),
+        )
+        if progress.proposal is not None:
+            self._isr_sender.submit(partition, progress.proposal)
+        if progress.is_high_watermark_raised or progress.is_low_watermark_raised:
+            self._notifier.changed(partition)
+
+    def _redirect(
+        self, partition: Partition, target: FetchTarget, limits: ReadLimits, params: FetchParams
+    ) -> PartitionFetch | None:
+        """Send a consumer to a replica near it, if there is one; None: it is served here."""
+        if self._selector is None or params.replica_id >= 0 or not partition.is_leader:
+            return None
+        partition.require_role(target.current_leader_epoch, needs_leader=limits.needs_leader)
+        replicas = replicas_with(
+            partition, target.fetch_offset, self._brokers, self._clock.monotonic_ms()
+        )
+        chosen = self._selector.select(params.rack_id, replicas)
+        if chosen is None or chosen == partition.leader_id:
+            return None
+        log = partition.log
+        return PartitionFetch(
+            None,
+            log.high_watermark,
+            log.last_stable_offset,
+            log.log_start_offset,
+            preferred_read_replica=chosen,
+        )
+
+    def _failure(self, error: Exception, partition: Partition | None) -> ApiError:
+        if isinstance(error, KafkaStorageError):
+            if partition is not None and partition.fault is None:
+                self._on_storage_error(partition, error)
+            return error
+        if isinstance(error, ApiError):
+            return error
+        _logger.error("a fetch failed in a way that none should", exc_info=error)
+        return UnknownServerError(f"the fetch failed: {error!r}")
+
+
+def _must_wait(found: Sequence[PartitionFetch], min_bytes: int) -> bool:
+    total = 0
+    for each in found:
+        if each.is_urgent:
+            return False
+        total += each.size
+    return total < min_bytes

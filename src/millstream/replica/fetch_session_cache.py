@@ -1,0 +1,184 @@
+"""Which fetch sessions the broker keeps, and what a request's session id and epoch mean.
+
+The Fetch handler calls `FetchSessionCache.open`. There is a fixed number of slots; when they are
+taken, a newcomer gets one of an asker that has gone quiet, or of a less valuable one: followers are
+worth more than consumers, large sessions more than small ones. Who gets none names all its
+partitions each time.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from millstream.errors import (
+    FetchSessionIdNotFound,
+    FetchSessionTopicIdError,
+    InvalidFetchSessionEpoch,
+)
+from millstream.replica.fetch_session import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    NO_SESSION_ID,
+    FetchContext,
+    FetchSession,
+    next_epoch,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from random import Random
+
+    from millstream.replica.fetch_target import FetchTarget
+    from millstream.types import Uuid
+
+    Worth: TypeAlias = tuple[bool, int, int]
+
+EVICTION_MS: Final = 120_000
+"""How long a session may be idle before its slot is free, and how long a young one is protected."""
+
+_SESSION_ID_MAX: Final = (1 << 31) - 1
+
+
+class FetchSessionCache:
+    """All sessions of a broker."""
+
+    def __init__(self, slots: int, random: Random) -> None:
+        self._slots = slots
+        self._random = random
+        # In order of use, the longest idle first.
+        self._sessions: dict[int, FetchSession] = {}
+        # Who may be evicted, the least valuable first: for a follower, and for a consumer.
+        self._ranked: dict[int, tuple[Worth, bool]] = {}
+        self._evictable_by_followers: list[Worth] = []
+        self._evictable_by_all: list[Worth] = []
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions the sessions have in all."""
+        return sum(len(session.targets) for session in self._sessions.values())
+
+    def open(
+        self,
+        session_id: int,
+        epoch: int,
+        asked: Sequence[FetchTarget],
+        forgotten: Iterable[tuple[str | Uuid, int]] = (),
+        *,
+        is_follower: bool = False,
+        uses_topic_ids: bool = False,
+        now_ms: int,
+    ) -> FetchContext:
+        """What a request asks for, with its session if it has one. Raises what the asker gets."""
+        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            if session_id != NO_SESSION_ID:
+                self._remove(session_id)
+            return FetchContext(
+                asked,
+                cache=self if epoch == INITIAL_EPOCH else None,
+                is_follower=is_follower,
+                uses_topic_ids=uses_topic_ids,
+            )
+        session = self._require(session_id, epoch, uses_topic_ids=uses_topic_ids)
+        session.update(asked, forgotten)
+        if not session.targets:
+            self._remove(session_id)
+            return FetchContext((), is_follower=is_follower)
+        session.epoch = next_epoch(session.epoch)
+        self._touch(session, now_ms)
+        return FetchContext((), session=session, is_follower=is_follower)
+
+    def create(
+        self,
+        targets: Sequence[FetchTarget],
+        *,
+        is_follower: bool,
+        uses_topic_ids: bool,
+        now_ms: int,
+    ) -> FetchSession | None:
+        """A session for these partitions; None if there is no slot for it, or nothing in it."""
+        if not targets:
+            return None
+        session_id = self._unused_id()
+        is_full = len(self._sessions) >= self._slots
+        if is_full and not self._evict((is_follower, len(targets), session_id), now_ms):
+            return None
+        session = FetchSession(
+            session_id,
+            targets,
+            is_follower=is_follower,
+            uses_topic_ids=uses_topic_ids,
+            now_ms=now_ms,
+        )
+        self._touch(session, now_ms)
+        return session
+
+    def _require(self, session_id: int, epoch: int, *, uses_topic_ids: bool) -> FetchSession:
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise FetchSessionIdNotFound(f"no fetch session has id {session_id}")
+        if session.uses_topic_ids != uses_topic_ids:
+            raise FetchSessionTopicIdError(
+                f"session {session_id} was made with topic "
+                f"{'ids' if session.uses_topic_ids else 'names'}"
+            )
+        if session.epoch != epoch:
+            raise InvalidFetchSessionEpoch(
+                f"session {session_id} is at epoch {session.epoch}, the request says {epoch}"
+            )
+        return session
+
+    def _touch(self, session: FetchSession, now_ms: int) -> None:
+        session.last_used_ms = now_ms
+        self._sessions.pop(session.id, None)
+        self._sessions[session.id] = session
+        worth = (session.is_follower, len(session.targets), session.id)
+        is_established = now_ms - session.created_ms > EVICTION_MS
+        if self._ranked.get(session.id) == (worth, is_established):
+            return
+        self._unrank(session.id)
+        self._ranked[session.id] = worth, is_established
+        if is_established or not session.is_follower:
+            insort(self._evictable_by_followers, worth)
+        if is_established:
+            insort(self._evictable_by_all, worth)
+
+    def _evict(self, newcomer: Worth, now_ms: int) -> bool:
+        """Make room for a session, if there is one that matters less."""
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is None:
+            return False
+        if now_ms - oldest.last_used_ms > EVICTION_MS:
+            self._remove(oldest.id)
+            return True
+        is_follower = newcomer[0]
+        evictable = self._evictable_by_followers if is_follower else self._evictable_by_all
+        if not evictable or evictable[0] >= newcomer:
+            return False
+        self._remove(evictable[0][2])
+        return True
+
+    def _remove(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self._unrank(session_id)
+            session.close()
+
+    def _unrank(self, session_id: int) -> None:
+        ranked = self._ranked.pop(session_id, None)
+        if ranked is None:
+            return
+        worth, _ = ranked
+        for evictable in (self._evictable_by_followers, self._evictable_by_all):
+            place = bisect_left(evictable, worth)
+            if evictable[place : place + 1] == [worth]:
+                del evictable[place]
+
+    def _unused_id(self) -> int:
+        while True:
+            session_id = self._random.randint(1, _SESSION_ID_MAX)
+            if session_id not in self._sessions:
+                return session_id

@@ -1,0 +1,162 @@
+"""What a change of the metadata means for this broker's replicas, and does it.
+
+`ReplicaManager.apply` leads here. Deletions come first, since a topic may have been deleted and
+made again in one change. A replica whose log cannot be opened is offline; the others go on.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from millstream.errors import ApiError, InconsistentTopicId, KafkaStorageError
+from millstream.metadata.cluster import is_reserved_directory
+from millstream.replica.partition import Partition
+from millstream.replica.stored_log import stored_log
+
+if TYPE_CHECKING:
+    from millstream.metadata.topics import TopicsImage
+    from millstream.metadata.topics_delta import LocalPartition, TopicsDelta
+    from millstream.replica.change_notifier import ChangeNotifier
+    from millstream.replica.partition_table import PartitionTable
+    from millstream.replica.ports import BrokerView, LogStore
+    from millstream.storage.unified_log import UnifiedLog
+    from millstream.types import TopicPartition
+
+_logger = logging.getLogger(__name__)
+
+
+class ReplicaChanges:
+    """Carries out what the metadata says about this broker's replicas."""
+
+    __slots__ = (
+        "_brokers",
+        "_is_first",
+        "_lag_time_max_ms",
+        "_local_id",
+        "_notifier",
+        "_store",
+        "_table",
+    )
+
+    def __init__(
+        self,
+        table: PartitionTable,
+        store: LogStore,
+        notifier: ChangeNotifier,
+        brokers: BrokerView,
+        *,
+        local_id: int,
+        lag_time_max_ms: int,
+    ) -> None:
+        self._table = table
+        self._store = store
+        self._notifier = notifier
+        self._brokers = brokers
+        self._local_id = local_id
+        self._lag_time_max_ms = lag_time_max_ms
+        self._is_first = True
+
+    def apply(self, delta: TopicsDelta, image: TopicsImage, now_ms: int) -> None:
+        """The topics are now as in `image`; `delta` says what changed."""
+        if self._is_first:
+            self._put_strays_aside(image)
+        changes = delta.local_changes(self._local_id)
+        for name in changes.deleted:
+            self._delete(name)
+        for name, local in changes.leaders.items():
+            partition = self._partition(name, local, delta.image)
+            if partition is not None:
+                self._lead(partition, local, now_ms)
+        for name, local in changes.followers.items():
+            partition = self._partition(name, local, delta.image)
+            if partition is not None and partition.become_follower(local.registration):
+                self._notifier.changed(partition)
+        self._is_first = False
+
+    def fail(self, name: TopicPartition, error: KafkaStorageError) -> None:
+        """A log's directory is out of service; whoever waits for the partition is told."""
+        self._table.offline[name] = error
+        partition = self._table.get(name)
+        if partition is not None:
+            self._table.remove(partition)
+            partition.fail(error)
+            self._notifier.gone(partition)
+
+    def _lead(self, partition: Partition, local: LocalPartition, now_ms: int) -> None:
+        try:
+            is_changed = partition.become_leader(local.registration, now_ms)
+        except KafkaStorageError as error:
+            self._note_storage_error(partition, error)
+            return
+        if is_changed:
+            self._notifier.changed(partition)
+
+    def _note_storage_error(self, partition: Partition, error: KafkaStorageError) -> None:
+        _logger.error("%s cannot be led: %s", partition.name, error)
+        # The store may take the whole directory out of service, and this partition with it.
+        self._store.note_error(stored_log(partition), error)
+        if partition.fault is None:
+            self.fail(partition.name, error)
+
+    def _delete(self, name: TopicPartition) -> None:
+        self._table.offline.pop(name, None)
+        partition = self._table.get(name)
+        if partition is not None:
+            self._table.remove(partition)
+            partition.resign()
+            self._notifier.gone(partition)
+        try:
+            self._store.delete(name)
+        except KafkaStorageError as error:
+            _logger.warning("%s cannot be deleted: %s", name, error)
+
+    def _partition(
+        self, name: TopicPartition, local: LocalPartition, before: TopicsImage
+    ) -> Partition | None:
+        """The partition, with its log; None if that cannot be had."""
+        known = self._table.get(name)
+        if known is not None or name in self._table.offline:
+            return known
+        topic = before.by_id.get(local.topic_id)
+        is_known = topic is not None and name.partition in topic.partitions
+        try:
+            log = self._open_log(name, local, is_new=not self._is_first and not is_known)
+        except ApiError as error:
+            _logger.warning("%s is offline: %s", name, error)
+            self._table.offline[name] = KafkaStorageError(str(error))
+            return None
+        partition = Partition(
+            name,
+            local.topic_id,
+            log,
+            local_id=self._local_id,
+            brokers=self._brokers,
+            lag_time_max_ms=self._lag_time_max_ms,
+        )
+        self._table.add(partition)
+        return partition
+
+    def _open_log(self, name: TopicPartition, local: LocalPartition, *, is_new: bool) -> UnifiedLog:
+        directory = local.registration.directory_of(self._local_id)
+        if directory is not None and is_reserved_directory(directory):
+            directory = None
+        try:
+            return self._store.get_or_create(
+                name, local.topic_id, is_new=is_new, directory_id=directory
+            )
+        except InconsistentTopicId:
+            # A topic was deleted and made again while this broker was down.
+            self._store.mark_stray(name)
+            return self._store.get_or_create(
+                name, local.topic_id, is_new=is_new, directory_id=directory
+            )
+
+    def _put_strays_aside(self, image: TopicsImage) -> None:
+        """Logs from before the start that the metadata does not have for this broker."""
+        for name in self._store.partitions:
+            topic = image.by_name.get(name.topic)
+            registration = None if topic is None else topic.partitions.get(name.partition)
+            if registration is None or self._local_id not in registration.replicas:
+                _logger.warning("%s is no longer of this broker; its log is put aside", name)
+                self._store.mark_stray(name)

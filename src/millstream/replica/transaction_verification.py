@@ -1,0 +1,128 @@
+"""Transactional appends are verified before their first batch in a partition (KIP-890).
+
+`ReplicaManager.append` comes by here when a request has a transactional id. The rules about guards
+are the log's; asking the coordinator is the `TransactionVerifier`'s; this part only finds out what
+must be asked, and waits for the answer.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from millstream.errors import ApiError, InvalidProducerIdMapping
+from millstream.records.layout import (
+    ATTRIBUTES_AT,
+    HEADER_SIZE,
+    NO_PRODUCER_ID,
+    PRODUCER_ID_AT,
+    TRANSACTIONAL_BIT,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from millstream.replica.append_service import AppendEntry
+    from millstream.replica.partition_table import PartitionTable
+    from millstream.replica.ports import TransactionVerifier
+    from millstream.storage.verification import VerificationGuard
+    from millstream.types import ReadableBuffer, TopicPartition
+
+_ATTRIBUTES = Struct(">h")
+_PRODUCER = Struct(">qhi")
+
+
+class TransactionalBatch(NamedTuple):
+    """Who sent a transactional batch, and where it is in the request."""
+
+    place: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+
+
+class Verification(NamedTuple):
+    """What the appends of a request may rely on; by the place of an entry."""
+
+    guards: Mapping[int, VerificationGuard]
+    refused: Mapping[int, ApiError]
+
+
+def transactional_batches(entries: Sequence[AppendEntry]) -> list[TransactionalBatch]:
+    """The transactional batches of a request, by a look at their headers."""
+    return [
+        batch
+        for place, (_, _, records) in enumerate(entries)
+        if records is not None and (batch := _peek(place, records)) is not None
+    ]
+
+
+def _peek(place: int, records: ReadableBuffer) -> TransactionalBatch | None:
+    if len(records) < HEADER_SIZE:
+        return None
+    (attributes,) = _ATTRIBUTES.unpack_from(records, ATTRIBUTES_AT)
+    if not attributes & TRANSACTIONAL_BIT:
+        return None
+    producer_id, epoch, sequence = _PRODUCER.unpack_from(records, PRODUCER_ID_AT)
+    if producer_id == NO_PRODUCER_ID:
+        return None
+    return TransactionalBatch(place, producer_id, epoch, sequence)
+
+
+def require_one_producer(batches: Sequence[TransactionalBatch]) -> None:
+    """Raise if the batches of one request are of several producers."""
+    producers = {(each.producer_id, each.producer_epoch) for each in batches}
+    if len(producers) > 1:
+        raise InvalidProducerIdMapping(
+            f"the transactional batches of one request are of producers {sorted(producers)}"
+        )
+
+
+def verify(
+    transactional_id: str,
+    entries: Sequence[AppendEntry],
+    batches: Sequence[TransactionalBatch],
+    table: PartitionTable,
+    verifier: TransactionVerifier,
+    wall_ms: int,
+    done: Callable[[Verification], None],
+    *,
+    adds_partitions: bool,
+) -> bool:
+    """Ask the coordinator about the partitions whose transaction is not open here yet.
+
+    False if there are none; then `done` is never called.
+    """
+    guards: dict[int, VerificationGuard] = {}
+    places: dict[TopicPartition, int] = {}
+    for batch in batches:
+        topic, index, _ = entries[batch.place]
+        try:
+            partition = table.find(topic, index)
+        except ApiError:
+            continue  # The append will say the same.
+        guard = partition.log.producers.begin_verification(
+            batch.producer_id,
+            batch.producer_epoch,
+            batch.base_sequence,
+            wall_ms,
+            supports_epoch_bump=adds_partitions,
+        )
+        if guard is not None:
+            guards[batch.place] = guard
+            places[partition.name] = batch.place
+    if not places:
+        return False
+
+    def on_verified(errors: Mapping[TopicPartition, ApiError]) -> None:
+        done(Verification(guards, {places[name]: error for name, error in errors.items()}))
+
+    verifier.verify(
+        transactional_id,
+        batches[0].producer_id,
+        batches[0].producer_epoch,
+        list(places),
+        on_verified,
+        adds_partitions=adds_partitions,
+    )
+    return True
