@@ -301,7 +301,14 @@ class LocalLog:
 
     def move_to(self, directory: str) -> None:
         """Give the directory another name."""
+        self.release()
         self.filesystem.rename(self.directory, directory)
+        # A flush under way looks for files where they no longer are: it proves nothing now.
+        self.truncation_count += 1
+        self._unsynced_paths = {
+            directory + path.removeprefix(self.directory): change
+            for path, change in self._unsynced_paths.items()
+        }
         self.directory = directory
         for segment in self.segments:
             segment.move_to(directory)

@@ -265,15 +265,19 @@ class LogAppender:
 def _runs(
     batches: Sequence[RecordBatch | LegacyBatch], bytes_max: int
 ) -> Iterator[list[RecordBatch | LegacyBatch]]:
-    """Cut a fetch into what one write may take: no more than a segment, control batches alone.
+    """Cut a fetch into what one write may take: what fits in a segment, control batches alone.
 
     A control batch may end a transaction, which is noted before it is written.
     """
     run: list[RecordBatch | LegacyBatch] = []
     run_bytes = 0
     for batch in batches:
-        is_alone = batch.is_control or (bool(run) and run[0].is_control)
-        if run and (is_alone or run_bytes + batch.size > bytes_max):
+        if run and (
+            batch.is_control
+            or run[0].is_control
+            or run_bytes + batch.size > bytes_max
+            or batch.last_offset - run[0].base_offset > RELATIVE_OFFSET_MAX
+        ):
             yield run
             run, run_bytes = [], 0
         run.append(batch)
