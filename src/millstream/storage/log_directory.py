@@ -243,20 +243,19 @@ class LogDirectory:
 
     def recovery_point_table(self) -> dict[TopicPartition, int]:
         """What `recovery-point-offset-checkpoint` should say."""
-        return {partition: slot.offsets.recovery_point for partition, slot in self.logs.items()}
+        return {partition: slot.recovery_point for partition, slot in self.logs.items()}
 
     def log_start_table(self) -> dict[TopicPartition, int]:
         """What `log-start-offset-checkpoint` should say: only what the files do not."""
-        table = {}
-        for partition, slot in self.logs.items():
-            first_base = 0 if slot.log is None else slot.log.segments.first.base_offset
-            if slot.offsets.log_start_offset > first_base:
-                table[partition] = slot.offsets.log_start_offset
-        return table
+        return {
+            partition: start
+            for partition, slot in self.logs.items()
+            if (start := slot.hidden_log_start) is not None
+        }
 
     def high_watermark_table(self) -> dict[TopicPartition, int]:
         """What `replication-offset-checkpoint` should say."""
-        return {partition: slot.offsets.high_watermark for partition, slot in self.logs.items()}
+        return {partition: slot.high_watermark for partition, slot in self.logs.items()}
 
     def cleaner_table(self) -> dict[TopicPartition, int]:
         """What `cleaner-offset-checkpoint` should say."""

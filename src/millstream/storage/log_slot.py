@@ -74,12 +74,22 @@ class LogSlot:
         return f"{self.directory.path}/{self.name}"
 
     @property
-    def offsets(self) -> CheckpointedOffsets:
-        """What the checkpoints should say now."""
-        log = self.log
-        if log is None:
-            return self.checkpointed
-        return CheckpointedOffsets(log.recovery_point, log.log_start_offset, log.high_watermark)
+    def recovery_point(self) -> int:
+        """Everything before it is on disk."""
+        return self.checkpointed.recovery_point if self.log is None else self.log.recovery_point
+
+    @property
+    def hidden_log_start(self) -> int | None:
+        """The log start, if the files alone do not tell it."""
+        if self.log is None:
+            return self.checkpointed.log_start_offset or None
+        start = self.log.log_start_offset
+        return start if start > self.log.segments.first.base_offset else None
+
+    @property
+    def high_watermark(self) -> int:
+        """Everything before it is committed."""
+        return self.checkpointed.high_watermark if self.log is None else self.log.high_watermark
 
     @property
     def size(self) -> int:
