@@ -7,6 +7,7 @@ owns it; a `SyncJob` is what another thread may do for it.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from millstream.storage.file_names import DELETED, SEGMENT_EXTENSIONS, segment_file_name
@@ -62,7 +63,9 @@ class SyncJob:
             file.sync()
         self._active_file.sync()
         if self._directory is not None:
-            self._filesystem.sync_directory(self._directory)
+            # One that was renamed meanwhile: `move_to` sees to it that this job counts for nothing.
+            with suppress(FileNotFoundError):
+                self._filesystem.sync_directory(self._directory)
 
 
 class LocalLog:

@@ -72,6 +72,9 @@ class LogHarness:
             high_watermark=self._checkpointed(HIGH_WATERMARK_FILE),
             random=Random(1),
         )
+        if self.log.recovery_point < self._checkpointed(RECOVERY_POINT_FILE):
+            # Or the next start would trust what is appended now before it is on disk.
+            self._write(RECOVERY_POINT_FILE, self.log.recovery_point)
         return self.log
 
     def close(self) -> None:
