@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from millstream.errors import ApiError, KafkaStorageError, UnknownServerError
 from millstream.replica.fetch_target import UNKNOWN, PartitionFetch
-from millstream.replica.partition_reader import ENOUGH, ReadLimits, bytes_available, read_partition
+from millstream.replica.partition_reader import (
+    ENOUGH,
+    READ_LIMITS,
+    bytes_available,
+    read_partition,
+)
 from millstream.replica.purgatory import DelayedOperation
 from millstream.replica.replica_selector import replicas_with
 from millstream.storage.log_results import FetchIsolation
@@ -27,6 +32,7 @@ if TYPE_CHECKING:
     from millstream.replica.fetch_target import FetchTarget
     from millstream.replica.isr_sender import IsrSender
     from millstream.replica.partition import Partition
+    from millstream.replica.partition_reader import ReadLimits
     from millstream.replica.partition_table import PartitionTable
     from millstream.replica.ports import BrokerView
     from millstream.replica.purgatory import DelayedOperationPurgatory
@@ -61,7 +67,7 @@ class FetchParams:
 class DelayedFetch(DelayedOperation):
     """A fetch that waits for enough bytes."""
 
-    __slots__ = ("_answer", "_context", "_limits", "_min_bytes", "_service")
+    __slots__ = ("_context", "_done", "_limits", "_max_bytes", "_min_bytes", "_service")
 
     def __init__(
         self,
@@ -69,7 +75,8 @@ class DelayedFetch(DelayedOperation):
         context: FetchContext,
         limits: ReadLimits,
         min_bytes: int,
-        answer: Callable[[], None],
+        max_bytes: int,
+        done: FetchDone,
         deadline_ms: int,
     ) -> None:
         super().__init__(deadline_ms)
@@ -77,7 +84,8 @@ class DelayedFetch(DelayedOperation):
         self._context = context
         self._limits = limits
         self._min_bytes = min_bytes
-        self._answer = answer
+        self._max_bytes = max_bytes
+        self._done = done
 
     def is_ready(self) -> bool:
         """Whether what has changed is enough, or is something that must be answered."""
@@ -90,7 +98,7 @@ class DelayedFetch(DelayedOperation):
 
     def on_complete(self, *, is_expired: bool) -> None:
         """Read everything again, and answer with what there is."""
-        self._answer()
+        self._done(self._service.read_again(self._context, self._limits, self._max_bytes))
 
 
 class FetchService:
@@ -137,28 +145,26 @@ class FetchService:
         """See `ReplicaManager.fetch`."""
         max_bytes = min(params.max_bytes, self._fetch_max_bytes)
         is_replica = params.replica_id >= 0
-        limits = ReadLimits(
-            FetchIsolation.LOG_END if is_replica else params.isolation,
-            is_replica or params.needs_leader,
-        )
+        isolation = FetchIsolation.LOG_END if is_replica else params.isolation
+        limits = READ_LIMITS[isolation, is_replica or params.needs_leader]
         targets = context.targets()
-        found = self._read(targets, limits, max_bytes, params)
+        found, bytes_found = self._read(targets, limits, max_bytes, params)
         min_bytes = min(params.min_bytes, max_bytes)
         now_ms = self._clock.monotonic_ms()
-        if params.max_wait_ms <= 0 or context.is_empty or not _must_wait(found, min_bytes):
+        if bytes_found >= min_bytes or params.max_wait_ms <= 0 or context.is_empty:
             return context.finish(targets, found, now_ms)
-
-        def answer() -> None:
-            again = context.targets()
-            results = self._read(again, limits, max_bytes)
-            done(context.finish(again, results, self._clock.monotonic_ms()))
-
         context.begin_waiting(found)
         operation = DelayedFetch(
-            self, context, limits, min_bytes, answer, now_ms + params.max_wait_ms
+            self, context, limits, min_bytes, max_bytes, done, now_ms + params.max_wait_ms
         )
         self._purgatory.watch(operation, (context.interest,))
         return None
+
+    def read_again(self, context: FetchContext, limits: ReadLimits, max_bytes: int) -> FetchAnswer:
+        """Answer a fetch that has waited."""
+        targets = context.targets()
+        found, _ = self._read(targets, limits, max_bytes)
+        return context.finish(targets, found, self._clock.monotonic_ms())
 
     def available(self, target: FetchTarget, limits: ReadLimits) -> int:
         """How many bytes a waiting fetch would get of one of its partitions."""
@@ -174,31 +180,61 @@ class FetchService:
         limits: ReadLimits,
         max_bytes: int,
         params: FetchParams | None = None,
-    ) -> list[PartitionFetch]:
-        """Read in order; with `params` who asks is looked at, too."""
-        found = []
+    ) -> tuple[list[PartitionFetch], int]:
+        """Read in order; the answers, and their bytes: `ENOUGH` if one of them cannot wait.
+
+        With `params` who asks is looked at, too.
+        """
+        found: list[PartitionFetch] = []
+        total = 0
         must_progress = True
+        is_special = params is not None and (params.replica_id >= 0 or bool(params.rack_id))
         for target in targets:
             partition: Partition | None = None
             try:
                 partition = target.partition or self._find(target)
-                result = None
-                if params is not None and params.rack_id:
-                    result = self._redirect(partition, target, limits, params)
-                if result is None:
+                if is_special:
+                    assert params is not None
+                    result = self._read_for(
+                        partition, target, limits, max_bytes, params, must_progress=must_progress
+                    )
+                else:
                     result = read_partition(
                         partition, target, limits, max_bytes, must_progress=must_progress
                     )
-                if params is not None and params.replica_id >= 0:
-                    self._note_progress(partition, target, result, params)
             except Exception as error:
                 found.append(PartitionFetch(self._failure(error, partition)))
+                total = ENOUGH
                 continue
             found.append(result)
-            if result.records is not None:
+            records = result.records
+            if records is not None:
                 must_progress = False
-                max_bytes = max(max_bytes - result.records.length, 0)
-        return found
+                max_bytes = max(max_bytes - records.length, 0)
+                total += records.length
+            elif result.is_urgent:
+                total = ENOUGH
+        return found, total
+
+    def _read_for(
+        self,
+        partition: Partition,
+        target: FetchTarget,
+        limits: ReadLimits,
+        max_bytes: int,
+        params: FetchParams,
+        *,
+        must_progress: bool,
+    ) -> PartitionFetch:
+        """Read for a follower, or for a consumer that says where it is."""
+        if params.replica_id < 0:
+            redirected = self._redirect(partition, target, limits, params)
+            if redirected is not None:
+                return redirected
+        result = read_partition(partition, target, limits, max_bytes, must_progress=must_progress)
+        if params.replica_id >= 0:
+            self._note_progress(partition, target, result, params)
+        return result
 
     def _find(self, target: FetchTarget) -> Partition:
         partition = self._table.find(target.topic, target.index)
@@ -232,7 +268,7 @@ class FetchService:
         self, partition: Partition, target: FetchTarget, limits: ReadLimits, params: FetchParams
     ) -> PartitionFetch | None:
         """Send a consumer to a replica near it, if there is one; None: it is served here."""
-        if self._selector is None or params.replica_id >= 0 or not partition.is_leader:
+        if self._selector is None or not partition.is_leader:
             return None
         partition.require_role(target.current_leader_epoch, needs_leader=limits.needs_leader)
         replicas = replicas_with(
@@ -259,12 +295,3 @@ class FetchService:
             return error
         _logger.error("a fetch failed in a way that none should", exc_info=error)
         return UnknownServerError(f"the fetch failed: {error!r}")
-
-
-def _must_wait(found: Sequence[PartitionFetch], min_bytes: int) -> bool:
-    total = 0
-    for each in found:
-        if each.is_urgent:
-            return False
-        total += each.size
-    return total < min_bytes

@@ -50,10 +50,18 @@ def check_special_timestamp(timestamp: int, version: int) -> None:
 
 
 class ReadLimits(NamedTuple):
-    """How one partition may be read within a fetch."""
+    """How the partitions of a fetch may be read."""
 
     isolation: FetchIsolation
     needs_leader: bool
+
+
+READ_LIMITS: Final = {
+    (isolation, needs_leader): ReadLimits(isolation, needs_leader)
+    for isolation in FetchIsolation
+    for needs_leader in (False, True)
+}
+"""All there are, so that a fetch need not make one."""
 
 
 def read_partition(
@@ -65,7 +73,12 @@ def read_partition(
     must_progress: bool,
 ) -> PartitionFetch:
     """The records from the fetch offset on, as far as the asker may see them."""
-    partition.require_role(target.current_leader_epoch, needs_leader=limits.needs_leader)
+    # Nearly every fetch is of a leader and right about it; the rest takes the longer way.
+    if not partition.is_leader or target.current_leader_epoch not in (
+        NO_EPOCH,
+        partition.leader_epoch,
+    ):
+        partition.require_role(target.current_leader_epoch, needs_leader=limits.needs_leader)
     log = partition.log
     # Before the read: whatever is appended meanwhile is not promised by this answer.
     high_watermark, last_stable = log.high_watermark, log.last_stable_offset
