@@ -128,7 +128,8 @@ class Alarm(Protocol):
 class RaftListener(Protocol):
     """The state machine on top: the controller, or a broker's metadata loader.
 
-    It is told between the driver's steps, in order, and may call the driver while it is told.
+    Before the driver starts it has loaded the newest snapshot of the log, if there is one. It is
+    told between the driver's steps, in order, and may call the driver while it is told.
     """
 
     def committed(self, high_watermark: int) -> None:

@@ -37,7 +37,9 @@ class Chaos:
         )
         self.is_dynamic = random.random() < 0.6
         self.founders = list(range(1, random.choice([1, 3, 3, 3, 5]) + 1))
-        self.config = self.cluster.config(self.founders, is_dynamic=self.is_dynamic)
+        self.config = self.cluster.config(
+            self.founders, is_dynamic=self.is_dynamic, auto_join_enable=seed % 3 == 0
+        )
         self.submitted = 0
         acts: list[tuple[int, Callable[[], None]]] = [
             (30, self.submit),

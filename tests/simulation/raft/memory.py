@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from millstream.raft.batches import walk_batches
+from millstream.raft.quorum_state_file import decode_quorum_state, encode_quorum_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -129,7 +130,10 @@ class MemoryLog:
 
 
 class MemoryStore:
-    """A quorum-state file that survives everything and remembers its past."""
+    """A quorum-state file that survives everything and remembers its past.
+
+    What it gives back went through the file's format, which forgets some of it.
+    """
 
     def __init__(self) -> None:
         self.written: list[ElectionState] = []
@@ -140,4 +144,5 @@ class MemoryStore:
     def write(
         self, election: ElectionState, kraft_version: int, voter_ids: tuple[int, ...]
     ) -> None:
-        self.written.append(election)
+        stored = encode_quorum_state(election, kraft_version, voter_ids)
+        self.written.append(decode_quorum_state(stored))
