@@ -266,7 +266,8 @@ class LogCleaner:
     def _begin(self, partition: TopicPartition, log: UnifiedLog, plan: CleaningPlan) -> None:
         config = self._config
         try:
-            aborted = log.aborted_transactions(plan.segments[0].base_offset, plan.end_offset)
+            # Those that ended before the log start have no marker any more to end them.
+            aborted = log.aborted_transactions(log.log_start_offset, plan.end_offset)
         except KafkaStorageError as error:
             self._leave_alone(partition, log, error)
             return
@@ -277,7 +278,8 @@ class LogCleaner:
             plan=plan,
             aborted=aborted,
             last_records=last_records_of_producers(log),
-            synced_offset=log.recovery_point,
+            log_start_offset=log.log_start_offset,
+            unsynced_bases=_unsynced_bases(log),
             now_ms=self._clock.wall_ms(),
             map_bytes_max=config.dedupe_buffer_size // config.threads,
             map_load_factor=config.io_buffer_load_factor,
@@ -418,3 +420,9 @@ class LogCleaner:
     def _look_soon(self, delay_ms: int) -> None:
         self._look_ms = self._clock.monotonic_ms() + delay_ms
         self._on_deadline()
+
+
+def _unsynced_bases(log: UnifiedLog) -> list[int]:
+    if log.recovery_point >= log.log_end_offset:
+        return []
+    return [segment.base_offset for segment in log.segments.from_offset(log.recovery_point)]

@@ -78,8 +78,9 @@ class PassRequest:
     plan: CleaningPlan
     aborted: Sequence[AbortedTransaction]
     last_records: Mapping[int, LastRecord]
-    synced_offset: int
-    """Everything before it is on disk already."""
+    log_start_offset: int
+    unsynced_bases: Sequence[int]
+    """The segments that may have records which are not on disk, the active one too."""
     now_ms: int
     """The wall time for delete horizons."""
     map_bytes_max: int
@@ -173,7 +174,7 @@ class CleaningPass:
 
     def _work(self) -> Generator[Step, None, None]:
         plan = self._request.plan
-        self._sync_dirty_segments()
+        self._sync_log()
         yield from self._fill_map()
         self.counts.key_count = len(self._offsets)
         compactor = BatchCompactor(
@@ -194,21 +195,18 @@ class CleaningPass:
         useful = (int(offset_count / request.map_load_factor) + _SLOTS_SPARE) * ENTRY_BYTES
         return OffsetMap(min(useful, request.map_bytes_max), request.map_load_factor)
 
-    def _sync_dirty_segments(self) -> None:
-        """Bring to disk what will make older records go.
+    def _sync_log(self) -> None:
+        """Bring to disk what will make older records go, and the markers that decided it.
 
         Otherwise a power loss could take the new value of a key after compaction took the old.
         """
         request = self._request
-        unsynced = [
-            span for span in request.plan.segments if span.next_base_offset > request.synced_offset
-        ]
-        for span in unsynced:
+        for base_offset in request.unsynced_bases:
             for extension in SEGMENT_EXTENSIONS:
-                path = f"{request.directory}/{segment_file_name(span.base_offset, extension)}"
+                path = f"{request.directory}/{segment_file_name(base_offset, extension)}"
                 if request.filesystem.exists(path):
                     request.filesystem.open(path).sync()
-        if unsynced:
+        if request.unsynced_bases:
             request.filesystem.sync_directory(request.directory)
 
     # The map.
@@ -246,7 +244,10 @@ class CleaningPass:
         writer = _Writer(self._create_segment(group[0].base_offset), self._request.buffer_bytes)
         for span in group:
             for batch in self._batches(span):
-                kept = compactor.compact(batch)
+                # Nobody can read what is before the log start, and to which transaction it
+                # belonged may not be known any more: an open one would be seen in it for ever.
+                is_readable = batch.last_offset >= self._request.log_start_offset
+                kept = compactor.compact(batch) if is_readable else None
                 self.counts.bytes_read += batch.size
                 yield batch.size
                 if kept is not None:
