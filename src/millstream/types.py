@@ -54,7 +54,7 @@ class Uuid(bytes):
             parsed = cls(base64.urlsafe_b64decode(text + "=="))
         except ValueError:
             parsed = None
-        # Comparing the text catches what base64 decoding forgives: foreign and left-over characters.
+        # Comparing the text catches what base64 decoding forgives: foreign and stray characters.
         if parsed is None or str(parsed) != text:
             raise ValueError(f"not a Uuid: {text!r} (22 characters of A-Z a-z 0-9 - _)")
         return parsed
