@@ -114,7 +114,7 @@ class FetchSession(FetchInterest):
         if found.size:
             self._rank += 1
             target.rank = self._rank
-        elif not found.is_urgent:
+        elif not found.is_urgent and not found.is_withheld:
             self.changed.pop(target, None)
         return is_news
 

@@ -118,6 +118,8 @@ class PartitionFetch(NamedTuple):
     aborted_transactions: tuple[AbortedTransaction, ...] | None = None
     diverging_epoch: EpochEnd | None = None
     preferred_read_replica: int = UNKNOWN
+    is_withheld: bool = False
+    """There are records, but the limits of the fetch had no room for them."""
 
     @property
     def size(self) -> int:

@@ -94,9 +94,18 @@ def read_partition(
     found = log.read(target.fetch_offset, bytes_max, limits.isolation, must_progress=must_progress)
     target.start = found.start
     records = found.records
-    if found.is_first_batch_incomplete:
+    if records is None or found.is_first_batch_incomplete:
         # Part of a batch is of no use to anybody; it comes whole when it is its turn.
-        records = None
+        is_withheld = target.fetch_offset < readable_end(partition, limits.isolation)
+        return PartitionFetch(
+            None,
+            high_watermark,
+            last_stable,
+            log_start,
+            None,
+            found.aborted_transactions,
+            is_withheld=is_withheld,
+        )
     return PartitionFetch(
         None, high_watermark, last_stable, log_start, records, found.aborted_transactions
     )

@@ -63,7 +63,7 @@ LAG_MS = 30_000
 
 def topic_id(name: str, generation: int = 0) -> Uuid:
     """The id of a topic in tests: its name, and how often it was made anew."""
-    return Uuid(name.encode().ljust(15, b"_") + bytes([65 + generation]))
+    return Uuid(name.encode().ljust(15, b"_")[-15:] + bytes([65 + generation]))
 
 
 class InlineExecutor(Executor):
@@ -248,33 +248,12 @@ class World:
         self.publish(UnfenceBrokerRecord(id=broker_id, epoch=epoch))
 
     def create(
-        self,
-        name: str = "t",
-        partitions: int = 1,
-        *,
-        replicas: Sequence[int] = (LOCAL,),
-        isr: Sequence[int] | None = None,
-        leader: int | None = None,
-        generation: int = 0,
-        config: LogConfig | None = None,
+        self, name: str = "t", partitions: int = 1, *, config: LogConfig | None = None, **how: Any
     ) -> None:
         """A topic comes."""
         if config is not None:
             self.configs[name] = config
-        records: list[Message] = [TopicRecord(name=name, topic_id=topic_id(name, generation))]
-        records += [
-            PartitionRecord(
-                partition_id=index,
-                topic_id=topic_id(name, generation),
-                replicas=list(replicas),
-                isr=list(replicas if isr is None else isr),
-                leader=replicas[0] if leader is None else leader,
-                leader_epoch=0,
-                partition_epoch=0,
-            )
-            for index in range(partitions)
-        ]
-        self.publish(*records)
+        self.publish(*topic_records(name, partitions, **how))
 
     def change(self, name: str = "t", index: int = 0, **changes: Any) -> None:
         """A partition changes."""
@@ -284,6 +263,12 @@ class World:
     def remove(self, name: str = "t", generation: int = 0) -> None:
         """A topic goes."""
         self.publish(RemoveTopicRecord(topic_id=topic_id(name, generation)))
+
+    def configure(self, name: str, config: LogConfig) -> None:
+        """A topic gets other settings."""
+        self.configs[name] = config
+        self.store.update_topic_config(name, config)
+        self.manager.note_topic_config(name)
 
     # Time and what is deferred.
 
@@ -390,6 +375,32 @@ class World:
         reply: Reply[list[DeleteResult]] = Reply()
         reply.take(self.manager.delete_records([(topic, 0, offset)], timeout_ms, reply.answer))
         return reply
+
+
+def topic_records(
+    name: str = "t",
+    partitions: int = 1,
+    *,
+    replicas: Sequence[int] = (LOCAL,),
+    isr: Sequence[int] | None = None,
+    leader: int | None = None,
+    generation: int = 0,
+) -> list[Message]:
+    """A topic, as the metadata log has it."""
+    records: list[Message] = [TopicRecord(name=name, topic_id=topic_id(name, generation))]
+    records += [
+        PartitionRecord(
+            partition_id=index,
+            topic_id=topic_id(name, generation),
+            replicas=list(replicas),
+            isr=list(replicas if isr is None else isr),
+            leader=replicas[0] if leader is None else leader,
+            leader_epoch=0,
+            partition_epoch=0,
+        )
+        for index in range(partitions)
+    ]
+    return records
 
 
 def target(
