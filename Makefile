@@ -7,8 +7,11 @@ KERNEL := $(wildcard src/millstream/_accel/*.pyx src/millstream/_accel/*.pxd src
 INSTALLED := $(VENV)/.installed
 TEST_WORKERS ?= 2
 SECONDS ?= 60
+SEEDS ?= 200
+START ?= 0
+ROUNDS ?= 100
 
-.PHONY: help setup build demo test check lint types layers tidy unit interop fuzz bench generate format clean
+.PHONY: help setup build demo test check lint types layers tidy unit interop fuzz simulate soak bench generate format clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,9 +68,17 @@ fuzz: setup ## Feed mutated frames and batches to the codecs: make fuzz SECONDS=
 	$(BIN)/python -m tests.fuzz.frames --seconds $(SECONDS)
 	$(BIN)/python -m tests.fuzz.batches --seconds $(SECONDS)
 
+simulate: setup ## Run seeded simulations with faults: make simulate SEEDS=2000 START=0
+	$(BIN)/python -m tests.simulation.storage.run --seeds $(SEEDS) --start $(START)
+	$(BIN)/python -m tests.simulation.storage.cleaner_run --seeds $(SEEDS) --start $(START)
+	$(BIN)/python -m tests.simulation.raft.run --seeds $(SEEDS) --start $(START)
+
+soak: setup ## Kill a writing process again and again: make soak ROUNDS=100
+	$(BIN)/python -m tests.integration.storage.kill --rounds $(ROUNDS)
+
 bench: setup ## Measure beside the peers: make bench ARGS=--quick
-	$(BIN)/python -m benchmarks.records $(ARGS)
-	$(BIN)/python -m benchmarks.protocol $(ARGS)
+	for question in records protocol storage log_manager network; do \
+	  $(BIN)/python -m benchmarks.$$question $(ARGS) || exit 1; done
 
 generate: setup ## Write protocol/messages anew from schema/
 	$(BIN)/python -m tools.generate_messages
