@@ -7,7 +7,6 @@ the log is. It never changes the log.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from millstream.errors import InvalidArgument
@@ -66,7 +65,7 @@ class LogReader:
         if not with_aborted:
             return found
         aborted = () if found.records is None else self._aborted_within(found)
-        return replace(found, aborted_transactions=tuple(aborted))
+        return found._replace(aborted_transactions=tuple(aborted))
 
     def locate(self, offset: int) -> OffsetMetadata:
         """Where an offset is in the files."""

@@ -5,7 +5,6 @@ The replica manager and the request handlers read them. Nothing here does anythi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -72,8 +71,7 @@ class OffsetMetadata(NamedTuple):
         return other.position - self.position
 
 
-@dataclass(frozen=True, slots=True)
-class FetchData:
+class FetchData(NamedTuple):
     """What a read found. The bytes begin with the batch that holds the offset asked for."""
 
     start: OffsetMetadata

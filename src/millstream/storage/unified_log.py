@@ -11,7 +11,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from millstream.errors import InvalidArgument, KafkaStorageError, OffsetOutOfRange
-from millstream.storage.faults import storage_errors
+from millstream.storage.faults import storage_error, storage_errors
 from millstream.storage.loader import LoadRequest, load_log
 from millstream.storage.local_log import LocalLog, SyncJob
 from millstream.storage.log_appender import LogAppender
@@ -207,7 +207,7 @@ class UnifiedLog:
                 f"offset {offset} is outside of the log, which has "
                 f"{self._log_start_offset} to {self.log_end_offset}"
             )
-        with storage_errors(self.directory, "reading"):
+        try:
             return self._reader.read(
                 offset,
                 bytes_max,
@@ -215,6 +215,8 @@ class UnifiedLog:
                 must_progress=must_progress,
                 with_aborted=isolation is FetchIsolation.TXN_COMMITTED,
             )
+        except OSError as error:
+            raise storage_error(self.directory, "reading", error) from error
 
     def locate(self, offset: int) -> OffsetMetadata:
         """Where an offset is in the files, for who counts bytes between offsets."""
