@@ -20,7 +20,6 @@ from millstream.storage.file_names import (
     CLEANED,
     DELETED,
     LOG,
-    SEGMENT_EXTENSIONS,
     SNAPSHOT,
     SWAP,
     parse_segment_file_name,
@@ -93,10 +92,8 @@ def _complete_swaps(
             bases.discard(base_offset)
             continue
         for each in plain:
-            is_replaced = each.name.extension in SEGMENT_EXTENSIONS and (
-                base_offset <= each.name.base_offset < max(end_offset, base_offset + 1)
-            )
-            if is_replaced:
+            # Producer snapshots too: they speak of the originals.
+            if base_offset <= each.name.base_offset < max(end_offset, base_offset + 1):
                 cleanup.remove(each.status.name)
         # The originals must be gone for good before the new one has their name.
         cleanup.finish()

@@ -311,9 +311,11 @@ class UnifiedLog:
         """
         self._require_open()
         with storage_errors(self.directory, "swapping in a compacted segment"):
-            swap_segments(self._local, cleaned, replaced)
-            for segment in replaced[1:]:
+            # They may know an open transaction whose marker is not in the compacted log any more;
+            # replayed from there it would stay open for ever.
+            for segment in replaced:
                 self.producers.snapshots.remove(segment.base_offset)
+            swap_segments(self._local, cleaned, replaced)
         if cleaned.indexes.transactions.entries():
             self._reader.note_aborted(cleaned.base_offset)
         self._reader.forget_positions()
