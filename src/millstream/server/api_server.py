@@ -1,0 +1,120 @@
+"""From a frame to a handler and back: what broker and controller listeners have in common.
+
+`KafkaApis` and `ControllerApis` are an `ApiServer` each, with their own table of handlers. Here a
+request is decoded, its version checked, and whatever goes wrong in a handler becomes an error that
+the asker can read. Only bytes that are no request end in a `ProtocolError`, on which the network
+closes the connection.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from millstream.errors import ApiError, DecodeError, RequestTimedOut, UnknownServerError
+from millstream.network.request import CLOSE, PENDING
+from millstream.protocol.api import API_BY_KEY, ApiKey, unsupported_api_versions
+from millstream.protocol.frame import encode_response
+from millstream.server.exchange import Exchange
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from millstream.network.request import Outcome, Request, Response
+    from millstream.protocol.message import Message
+    from millstream.protocol.notation import VersionRange
+
+    Handle: TypeAlias = Callable[[Any, Exchange], Message | None]
+    Fail: TypeAlias = Callable[[Any, ApiError, int], Message]
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """How an API is answered."""
+
+    handle: Handle
+    """Gives the response; None if it comes, or came, through `Exchange.answer`."""
+    fail: Fail
+    """The response, in a version, that says that all of a request failed, and why."""
+
+
+class ApiServer:
+    """The handlers of one kind of listener."""
+
+    def __init__(self, handlers: Mapping[ApiKey, Handler]) -> None:
+        self._handlers = {int(api): handler for api, handler in handlers.items()}
+        self._request_classes = {int(api): api.request for api in handlers}
+        # Requests whose handler has returned without a response.
+        self._pending: dict[Exchange, None] = {}
+
+    def handle(self, request: Request) -> Response | Outcome:
+        """Answer a request, now or later."""
+        api_key, version = request.api_key, request.api_version
+        handler = self._handlers.get(api_key)
+        if handler is None:
+            raise DecodeError(f"API key {api_key} is not served here")
+        if not API_BY_KEY[api_key].released.covers(version):
+            return _refuse_version(request)
+        message = self._request_classes[api_key].decode(
+            request.buffer[: request.end], version, request.body
+        )
+        exchange = Exchange(request, message, self._complete)
+        try:
+            response = handler.handle(message, exchange) or exchange.early_response
+        except Exception as error:
+            response = self._failed(exchange, error)
+        exchange.is_returned = True
+        if response is None:
+            self._pending[exchange] = None
+            return PENDING
+        return self._encode(exchange, response)
+
+    def close(self) -> None:
+        """Answer everything that still waits: the node stops, and whether it was done is open."""
+        for exchange in list(self._pending):
+            error = RequestTimedOut("the node is shutting down; the request may still be done")
+            exchange.answer(self._failed(exchange, error))
+
+    def _complete(self, exchange: Exchange, response: Message) -> None:
+        # Whatever comes after `close` comes too late.
+        if exchange in self._pending:
+            del self._pending[exchange]
+            exchange.request.complete(self._encode(exchange, response))
+
+    def _encode(self, exchange: Exchange, response: Message) -> Response | Outcome:
+        request = exchange.request
+        try:
+            return encode_response(response, request.api_version, request.correlation_id)
+        except Exception as error:
+            try:
+                failure = self._failed(exchange, error)
+                return encode_response(failure, request.api_version, request.correlation_id)
+            except Exception:
+                _logger.exception("%r cannot be answered at all", request)
+                return CLOSE
+
+    def _failed(self, exchange: Exchange, error: Exception) -> Message:
+        handler = self._handlers[exchange.request.api_key]
+        if not isinstance(error, ApiError):
+            api = API_BY_KEY[exchange.request.api_key]
+            _logger.error("%s could not be answered", api.api_name, exc_info=error)
+            error = UnknownServerError(f"the node failed to answer: {error!r}")
+        return handler.fail(exchange.message, error, exchange.version)
+
+
+def released(apis: Mapping[ApiKey, Any]) -> dict[ApiKey, VersionRange]:
+    """The versions in which APIs are answered, in order of key."""
+    return {api: api.released for api in sorted(apis)}
+
+
+def _refuse_version(request: Request) -> Response:
+    """Only ApiVersions is answered in a version nobody knows: without being read."""
+    if request.api_key == ApiKey.API_VERSIONS:
+        return encode_response(unsupported_api_versions(), 0, request.correlation_id)
+    name = API_BY_KEY[request.api_key].api_name
+    raise DecodeError(
+        f"{name} version {request.api_version} is not served", version=request.api_version
+    )

@@ -1,0 +1,221 @@
+"""Produce 3-13: append a batch to each of several partitions.
+
+Version 8 names the records that are to blame, 10 says who leads instead, 13 has topic ids. With
+`acks=0` nothing is ever answered; if something fails the connection is closed, which is the only
+sign there is. The bytes of records are never copied: the log patches and writes them where they
+were received.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from millstream.errors import (
+    ApiError,
+    DecodeError,
+    InvalidProducerIdMapping,
+    InvalidTopic,
+    TransactionalIdAuthorizationFailed,
+)
+from millstream.network.request import CLOSE, NO_RESPONSE, PENDING
+from millstream.protocol.frame import encode_response
+from millstream.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from millstream.replica.append_service import ACKS_NONE, AppendResult
+from millstream.replica.transaction_verification import transactional_batches
+from millstream.server.leaders import STALE_LEADER_CODES, find_leader
+from millstream.server.produce_frames import READERS, TOPIC_IDS_SINCE, WRITERS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from millstream.metadata.cache import KRaftMetadataCache
+    from millstream.network.request import Outcome, Request, Response
+    from millstream.replica.append_service import AppendEntry
+    from millstream.replica.replica_manager import ReplicaManager
+    from millstream.server.leaders import KnownLeader
+    from millstream.server.produce_frames import SingleProduce
+    from millstream.types import Uuid
+
+_logger = logging.getLogger(__name__)
+
+_ADMIN_CLIENT_ID: Final = "__admin_client"
+"""Who may write to internal topics."""
+_LEADERS_SINCE: Final = 10
+
+
+class ProduceHandler:
+    """Answers Produce."""
+
+    __slots__ = ("_append", "_metadata")
+
+    def __init__(self, replicas: ReplicaManager, metadata: KRaftMetadataCache) -> None:
+        self._append = replicas.append
+        self._metadata = metadata
+
+    def handle(self, request: Request) -> Response | Outcome:
+        """Append, and answer as `acks` asks."""
+        reader = READERS.get(request.api_version)
+        if reader is None:
+            raise DecodeError("Produce before version 3 is not served", version=request.api_version)
+        try:
+            single = reader(request.buffer, request.body, request.end)
+        except (IndexError, UnicodeDecodeError):
+            single = None  # Damaged: the decoder will say how.
+        if single is None:
+            return self._handle_any(request)
+        results = self._append(
+            ((single.topic, single.partition, single.records),),
+            single.acks,
+            single.timeout_ms,
+            lambda late: request.complete(self._answer_single(request, single, late)),
+        )
+        if results is None:
+            return PENDING
+        if type(results[0].error) is InvalidTopic and request.client_id == _ADMIN_CLIENT_ID:
+            return self._handle_any(request)
+        return self._answer_single(request, single, results)
+
+    def fail(self, request: Request, error: ApiError) -> Response | Outcome:
+        """The answer that nothing was appended."""
+        message = ProduceRequest.decode(
+            request.buffer[: request.end], request.api_version, request.body
+        )
+        topics = _topics(message, request.api_version)
+        count = sum(len(indexes) for _, indexes in topics)
+        return self._answer(request, message.acks, topics, [AppendResult(error)] * count)
+
+    def _answer_single(
+        self, request: Request, single: SingleProduce, results: Sequence[AppendResult]
+    ) -> Response | Outcome:
+        result = results[0]
+        if result.error is None:
+            if single.acks == ACKS_NONE:
+                return NO_RESPONSE
+            return WRITERS[request.api_version](request.correlation_id, single, result)
+        return self._answer(request, single.acks, [(single.topic, [single.partition])], results)
+
+    def _handle_any(self, request: Request) -> Response | Outcome:
+        """Any shape that the protocol allows."""
+        version = request.api_version
+        message = ProduceRequest.decode(request.buffer[: request.end], version, request.body)
+        topics = _topics(message, version)
+        entries: list[AppendEntry] = [
+            (topic, part.index, part.records)
+            for (topic, _), each in zip(topics, message.topic_data, strict=True)
+            for part in each.partition_data
+        ]
+        refusal = _refusal(message, entries)
+        if refusal is not None:
+            results = [AppendResult(refusal)] * len(entries)
+            return self._answer(request, message.acks, topics, results)
+        appended = self._append(
+            entries,
+            message.acks,
+            message.timeout_ms,
+            lambda late: request.complete(self._answer(request, message.acks, topics, late)),
+            allows_internal=request.client_id == _ADMIN_CLIENT_ID,
+        )
+        if appended is None:
+            return PENDING
+        return self._answer(request, message.acks, topics, appended)
+
+    def _answer(
+        self,
+        request: Request,
+        acks: int,
+        topics: Sequence[tuple[str | Uuid, list[int]]],
+        results: Sequence[AppendResult],
+    ) -> Response | Outcome:
+        if acks == ACKS_NONE:
+            failed = [result.error for result in results if result.error is not None]
+            if not failed:
+                return NO_RESPONSE
+            # The client waits for no answer, so this is how it learns to refresh its metadata.
+            _logger.info(
+                "%s sent records with acks=0 that were refused: %s",
+                request.connection.peer_host,
+                failed[0],
+            )
+            return CLOSE
+        version = request.api_version
+        response = ProduceResponse()
+        leaders: dict[int, KnownLeader] = {}
+        in_order = iter(results)
+        for topic, indexes in topics:
+            answered = TopicProduceResponse()
+            if isinstance(topic, str):
+                answered.name = topic
+            else:
+                answered.topic_id = topic
+            response.responses.append(answered)
+            for index, result in zip(indexes, in_order, strict=False):
+                partition = _partition(index, result)
+                answered.partition_responses.append(partition)
+                if partition.error_code in STALE_LEADER_CODES and version >= _LEADERS_SINCE:
+                    leader = find_leader(
+                        self._metadata, topic, index, request.connection.listener_name
+                    )
+                    if leader is not None:
+                        leaders[leader.leader_id] = leader
+                        partition.current_leader = LeaderIdAndEpoch(
+                            leader_id=leader.leader_id, leader_epoch=leader.leader_epoch
+                        )
+        response.node_endpoints = [
+            NodeEndpoint(node_id=each.leader_id, host=each.host, port=each.port, rack=each.rack)
+            for each in leaders.values()
+        ]
+        return encode_response(response, version, request.correlation_id)
+
+
+def _topics(message: ProduceRequest, version: int) -> list[tuple[str | Uuid, list[int]]]:
+    """Topics as the version names them, with their partitions."""
+    return [
+        (
+            each.topic_id if version >= TOPIC_IDS_SINCE else each.name,
+            [part.index for part in each.partition_data],
+        )
+        for each in message.topic_data
+    ]
+
+
+def _refusal(message: ProduceRequest, entries: Sequence[AppendEntry]) -> ApiError | None:
+    """Why nothing of a request can be appended: there is no transaction coordinator."""
+    if not transactional_batches(entries):
+        return None
+    if message.transactional_id is None:
+        return TransactionalIdAuthorizationFailed("transactional records without transactional id")
+    return InvalidProducerIdMapping(
+        f"transactional id {message.transactional_id!r} is not known: this broker has no "
+        "transaction coordinator"
+    )
+
+
+def _partition(index: int, result: AppendResult) -> PartitionProduceResponse:
+    error = result.error
+    if error is None:
+        return PartitionProduceResponse(
+            index=index,
+            base_offset=result.base_offset,
+            log_append_time_ms=result.log_append_time_ms,
+            log_start_offset=result.log_start_offset,
+        )
+    return PartitionProduceResponse(
+        index=index,
+        error_code=error.code,
+        base_offset=-1,
+        log_start_offset=result.log_start_offset,
+        record_errors=[
+            BatchIndexAndErrorMessage(batch_index=place, batch_index_error_message=problem)
+            for place, problem in getattr(error, "record_errors", ())
+        ],
+        error_message=str(error),
+    )
