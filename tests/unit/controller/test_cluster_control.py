@@ -227,6 +227,17 @@ def test_rule_11_a_controlled_shutdown_survives_a_change_of_controller() -> None
     assert rig.beat(0, want_shut_down=True).should_shut_down
 
 
+def test_rule_11_who_began_to_shut_down_comes_back_only_by_registering_anew() -> None:
+    rig = Rig([0, 1])
+    rig.create("t", [[0, 1]])
+    rig.beat(0, want_shut_down=True)
+    rig.fence(0)
+
+    assert rig.beat(0).is_fenced
+    rig.register(0, incarnation_number=2)
+    assert not rig.beat(0).is_fenced
+
+
 def test_rule_11_a_broker_that_leads_nothing_may_go_at_once() -> None:
     rig = Rig([0, 1])
 

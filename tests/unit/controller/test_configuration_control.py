@@ -224,7 +224,7 @@ def test_settings_of_metric_subscriptions(rig: Rig) -> None:
     assert code(rig, change(METRICS, "m", good, ("match", SET, "client_id=a.*"))) == 0
     assert code(rig, change(METRICS, "", good)) == 42
     assert code(rig, change(METRICS, "m", ("interval.ms", SET, "99"))) == 42
-    assert code(rig, change(METRICS, "m", ("intervall.ms", SET, "99"))) == 42
+    assert code(rig, change(METRICS, "m", ("interval", SET, "99"))) == 42
     for match in ("color=blue", "client_id", "client_id=("):
         assert code(rig, change(METRICS, "m", ("match", SET, match))) == 40
     assert code(rig, change(METRICS, "m", ("metrics", APPEND, "org.apache"))) == 0
