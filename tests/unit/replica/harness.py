@@ -194,8 +194,9 @@ class World:
             on_directory_failure=lambda failure: self.manager.fail_directory(failure),
         )
         if filesystem is None:
+            random = Random(3)
             for path in directories:
-                format_directory(self.filesystem, path, "tests", LOCAL, Random(3))
+                format_directory(self.filesystem, path, "tests", LOCAL, random)
         self.store.start()
         self.manager = ReplicaManager(
             ReplicaConfig(
