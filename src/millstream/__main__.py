@@ -1,0 +1,10 @@
+"""`python -m millstream`."""
+
+from __future__ import annotations
+
+import sys
+
+from millstream.node.main import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,409 @@
+"""The broker of a node: logs, replicas, request handlers and its membership in the cluster.
+
+`Node` starts and stops it. Everything here runs on the event loop's thread; what waits, waits for
+an event and never for a moment that somebody guessed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from millstream.controller.decision import RequestContext
+from millstream.errors import KafkaStorageError, MillstreamError
+from millstream.metadata.features import SUPPORTED_FEATURES
+from millstream.node.assignments import AssignmentsManager
+from millstream.node.broker_lifecycle import (
+    BrokerIdentity,
+    BrokerLifecycleManager,
+    BrokerState,
+)
+from millstream.node.dynamic_config import DynamicConfig
+from millstream.node.isr_alterer import ControllerIsrAlterer
+from millstream.node.publishers import (
+    ConfigPublisher,
+    ProgressPublisher,
+    ReplicaPublisher,
+)
+from millstream.protocol.api import ApiKey
+from millstream.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsResponse
+from millstream.protocol.messages.broker_heartbeat import BrokerHeartbeatResponse
+from millstream.protocol.messages.broker_registration import BrokerRegistrationResponse
+from millstream.replica.replica_manager import ReplicaManager
+from millstream.server.kafka_apis import KafkaApis
+from millstream.storage.cleaner import LogCleaner
+from millstream.storage.log_manager import LogManager
+from millstream.types import Uuid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from random import Random
+
+    from millstream.clock import Clock
+    from millstream.network.endpoint import Endpoint
+    from millstream.node.config import NodeConfig
+    from millstream.node.shared_server import SharedServer
+    from millstream.node.timers import Timers
+    from millstream.node.workers import Workers
+    from millstream.protocol.message import Message
+    from millstream.server.ports import ControllerChannel
+    from millstream.storage.config import LogConfig
+    from millstream.storage.filesystem import FileSystem
+    from millstream.storage.log_recovery import RecoveryProgress
+    from millstream.storage.log_registry import DirectoryFailure
+
+_logger = logging.getLogger(__name__)
+
+CONTROLLED_SHUTDOWN_MAX_MS: Final = 300_000
+"""How long a stop waits for the controller to move the leaderships."""
+
+
+class BrokerServer:
+    """A broker, from its logs to its membership."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        *,
+        cluster_id: str,
+        shared: SharedServer,
+        channel: ControllerChannel,
+        filesystem: FileSystem,
+        clock: Clock,
+        random: Random,
+        timers: Timers,
+        workers: Workers,
+        on_fatal: Callable[[str, Exception], None],
+    ) -> None:
+        """Touches nothing."""
+        self._config = config
+        self._cluster_id = cluster_id
+        self._shared = shared
+        self._channel = channel
+        self._filesystem = filesystem
+        self._clock = clock
+        self._random = random
+        self._timers = timers
+        self._workers = workers
+        self._on_fatal = on_fatal
+        self._loop = asyncio.get_running_loop()
+        self._lifecycle: BrokerLifecycleManager | None = None
+        self._lifecycle_changed: asyncio.Future[None] | None = None
+        self._lifecycle_alarm = timers.alarm(self._pump)
+        self._assignments = AssignmentsManager(config.process.node_id)
+        self._assignments_alarm = timers.alarm(self._send_assignments)
+        self._logs_alarm = timers.alarm(self._tick_logs)
+        self._replicas_alarm = timers.alarm(self._tick_replicas)
+        self._cleaner_alarm = timers.alarm(self._tick_cleaner)
+        self._cleaner: LogCleaner | None = None
+        self._are_logs_started = False
+        self.dynamic = DynamicConfig(config)
+        self.metadata = shared.metadata
+        self.logs = self._make_logs()
+        self.replicas = self._make_replicas()
+        self.apis = self._make_apis()
+
+    @property
+    def broker_epoch(self) -> int:
+        """The epoch of this process in the cluster; -1 before it is registered."""
+        return -1 if self._lifecycle is None else self._lifecycle.broker_epoch
+
+    @property
+    def state(self) -> BrokerState:
+        """Where the broker stands."""
+        return BrokerState.STARTING if self._lifecycle is None else self._lifecycle.state
+
+    # The parts.
+
+    def _make_logs(self) -> LogManager:
+        return LogManager(
+            self._config.logs,
+            cluster_id=self._cluster_id,
+            node_id=self._config.process.node_id,
+            filesystem=self._filesystem,
+            clock=self._clock,
+            random=self._random,
+            background=self._workers.background(),
+            config_for=self.dynamic.for_topic,
+            on_directory_failure=self._directory_failed,
+            on_progress=_log_progress,
+        )
+
+    def _make_replicas(self) -> ReplicaManager:
+        node_id = self._config.process.node_id
+        return ReplicaManager(
+            self._config.replicas,
+            broker_id=node_id,
+            store=self.logs,
+            cache=self.metadata,
+            clock=self._clock,
+            random=self._random,
+            defer=self._loop.call_soon,
+            arm=self._replicas_alarm.advance,
+            alterer=ControllerIsrAlterer(
+                node_id,
+                self._channel,
+                broker_epoch=lambda: self.broker_epoch,
+                clock=self._clock,
+                timers=self._timers,
+            ),
+        )
+
+    def _make_apis(self) -> KafkaApis:
+        return KafkaApis(
+            node_id=self._config.process.node_id,
+            cluster_id=self._cluster_id,
+            config=self._config.server,
+            settings=self._config,
+            topic_defaults=lambda: self.dynamic.topics,
+            metadata=self.metadata,
+            replicas=self.replicas,
+            logs=self.logs,
+            controller=self._channel,
+            broker_epoch=lambda: self.broker_epoch,
+            features=SUPPORTED_FEATURES,
+            clock=self._clock,
+            random=self._random,
+            defer=self._loop.call_soon,
+        )
+
+    # Start.
+
+    async def start(self, advertised: tuple[Endpoint, ...]) -> None:
+        """Load the metadata, open the logs, join the cluster. Requests are not served yet."""
+        await self._until_caught_up()
+        self.dynamic.load(self._shared.loader.image.configs)
+        self.logs.start()
+        self._are_logs_started = True
+        self._start_cleaner()
+        node_id = self._config.process.node_id
+        self._lifecycle = self._make_lifecycle(advertised)
+        self._shared.loader.install(
+            [
+                ConfigPublisher(
+                    node_id,
+                    self.dynamic,
+                    on_topic=self._topic_config_changed,
+                    on_broker=self._broker_config_changed,
+                ),
+                ReplicaPublisher(node_id, self.replicas, self.logs, self._replica_placed),
+                ProgressPublisher(self._metadata_applied),
+            ]
+        )
+        now_ms = self._clock.monotonic_ms()
+        self._lifecycle.start(now_ms)
+        self._lifecycle.become_ready(now_ms)
+        self._pump()
+        await self._until(lambda life: life.state is BrokerState.RUNNING)
+        self._arm_logs()
+
+    async def _until_caught_up(self) -> None:
+        """Wait until everything that was committed before is loaded."""
+        caught_up = self._loop.create_future()
+        publisher = ProgressPublisher(
+            lambda _: None if caught_up.done() else caught_up.set_result(None)
+        )
+        self._shared.loader.install([publisher])
+        await caught_up
+        self._shared.loader.remove_and_close(publisher)
+
+    def _make_lifecycle(self, advertised: tuple[Endpoint, ...]) -> BrokerLifecycleManager:
+        process = self._config.process
+        previous_epoch = self.logs.previous_broker_epoch
+        return BrokerLifecycleManager(
+            BrokerIdentity(
+                process.node_id,
+                self._cluster_id,
+                Uuid.random(self._random),
+                [
+                    (each.listener_name, each.host, each.port, each.security_protocol.value)
+                    for each in advertised
+                ],
+                SUPPORTED_FEATURES,
+                process.broker_rack,
+                [
+                    directory.directory_id
+                    for directory in self.logs.directories
+                    if directory.is_online and directory.directory_id is not None
+                ],
+                -1 if previous_epoch is None else previous_epoch,
+            ),
+            heartbeat_interval_ms=process.heartbeat_interval_ms,
+            registration_timeout_ms=process.registration_timeout_ms,
+        )
+
+    def _start_cleaner(self) -> None:
+        if not self.dynamic.cleaner.enable:
+            return
+        self._cleaner = LogCleaner(
+            self.logs,
+            self.dynamic.cleaner,
+            filesystem=self._filesystem,
+            clock=self._clock,
+            run=lambda work: self._workers.submit("cleaner", work),
+            post=self._workers.post,
+            on_deadline=self._arm_cleaner,
+        )
+        self.logs.cleaner = self._cleaner
+        self._arm_cleaner()
+
+    # Stop.
+
+    async def leave(self) -> None:
+        """Hand the leaderships over and take leave of the cluster, if that can be."""
+        lifecycle = self._lifecycle
+        if lifecycle is None or lifecycle.failure is not None:
+            return
+        is_controlled = self._config.process.controlled_shutdown_enable
+        lifecycle.begin_shutdown(self._clock.monotonic_ms(), is_controlled=is_controlled)
+        self._pump()
+        try:
+            async with asyncio.timeout(CONTROLLED_SHUTDOWN_MAX_MS / 1000):
+                await self._until(lambda life: life.state is BrokerState.SHUTTING_DOWN)
+        except TimeoutError:
+            _logger.warning("the controller did not let this broker go in time; stopping anyway")
+        except MillstreamError as error:
+            _logger.warning("this broker leaves without the controller's consent: %s", error)
+
+    def stop(self) -> None:
+        """Answer everybody who waits and close the logs, so that the next start is quick."""
+        self.replicas.stop()
+        if self._cleaner is not None:
+            self._cleaner.close()
+        if self._are_logs_started:
+            self._are_logs_started = False
+            self.logs.stop(self.broker_epoch)
+
+    def abandon(self) -> None:
+        """Let go of the logs as they are."""
+        if self._are_logs_started:
+            self._are_logs_started = False
+            self.logs.abandon()
+
+    # Membership.
+
+    def _pump(self) -> None:
+        """Send what the lifecycle wants to send, and wake up when it wants to again."""
+        lifecycle = self._lifecycle
+        if lifecycle is None:
+            return
+        request = lifecycle.take_request(self._clock.monotonic_ms())
+        if request is not None:
+            is_heartbeat = lifecycle.state is not BrokerState.STARTING
+            api = ApiKey.BROKER_HEARTBEAT if is_heartbeat else ApiKey.BROKER_REGISTRATION
+            self._channel.submit(request, self._context(api), self._answered)
+        self._lifecycle_alarm.set(lifecycle.next_deadline_ms)
+
+    def _answered(self, response: Message) -> None:
+        lifecycle = self._lifecycle
+        assert lifecycle is not None
+        before = lifecycle.state, lifecycle.is_fenced
+        now_ms = self._clock.monotonic_ms()
+        if isinstance(response, BrokerRegistrationResponse):
+            lifecycle.registration_answered(response, now_ms)
+        else:
+            assert isinstance(response, BrokerHeartbeatResponse)
+            lifecycle.heartbeat_answered(response, now_ms)
+        if lifecycle.failure is not None or before != (lifecycle.state, lifecycle.is_fenced):
+            self._note_membership(lifecycle)
+        self._pump()
+
+    def _note_membership(self, lifecycle: BrokerLifecycleManager) -> None:
+        if lifecycle.failure is not None:
+            self._on_fatal("this broker cannot be part of the cluster", lifecycle.failure)
+        elif lifecycle.state is BrokerState.RUNNING and lifecycle.is_fenced:
+            _logger.warning("this broker is fenced: the controller had not heard of it in time")
+        if self._lifecycle_changed is not None and not self._lifecycle_changed.done():
+            self._lifecycle_changed.set_result(None)
+
+    async def _until(self, holds: Callable[[BrokerLifecycleManager], bool]) -> None:
+        """Wait for the lifecycle; raises why it failed."""
+        assert self._lifecycle is not None
+        while not holds(self._lifecycle):
+            if self._lifecycle.failure is not None:
+                raise self._lifecycle.failure
+            self._lifecycle_changed = self._loop.create_future()
+            await self._lifecycle_changed
+
+    def _metadata_applied(self, last_offset: int) -> None:
+        if self._lifecycle is not None:
+            self._lifecycle.note_metadata_offset(last_offset, self._clock.monotonic_ms())
+            # After the publication: an answer of the controller must not come in between.
+            self._lifecycle_alarm.set(self._lifecycle.next_deadline_ms)
+        self._arm_logs()
+
+    def _context(self, api: ApiKey) -> RequestContext:
+        now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.wall_ms()
+        return RequestContext("User:ANONYMOUS", now_ms, wall_ms, api.released.highest)
+
+    # Directories.
+
+    def _replica_placed(self, topic_id: Uuid, partition: int, directory_id: Uuid) -> None:
+        self._assignments.assign(topic_id, partition, directory_id, self._clock.monotonic_ms())
+        self._assignments_alarm.set(self._assignments.next_deadline_ms)
+
+    def _send_assignments(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        if self.broker_epoch < 0:
+            # Registered soon; nobody can be told before.
+            self._assignments_alarm.set(now_ms + 10)
+            return
+        request = self._assignments.take_request(self.broker_epoch, now_ms)
+        if request is not None:
+            context = self._context(ApiKey.ASSIGN_REPLICAS_TO_DIRS)
+            self._channel.submit(request, context, self._assigned)
+
+    def _assigned(self, response: Message) -> None:
+        assert isinstance(response, AssignReplicasToDirsResponse)
+        self._assignments.answered(response, self._clock.monotonic_ms())
+        self._assignments_alarm.set(self._assignments.next_deadline_ms)
+
+    def _directory_failed(self, failure: DirectoryFailure) -> None:
+        _logger.error("%s is out of service: %s", failure.path, failure.error)
+        self.replicas.fail_directory(failure)
+        if failure.is_last:
+            problem = KafkaStorageError("no log directory is left in service")
+            self._on_fatal("the broker cannot go on", problem)
+        elif self._lifecycle is not None and failure.directory_id is not None:
+            now_ms = self._clock.monotonic_ms()
+            self._lifecycle.directories_failed([failure.directory_id], now_ms)
+            self._lifecycle_alarm.set(self._lifecycle.next_deadline_ms)
+
+    # Settings.
+
+    def _topic_config_changed(self, topic: str, config: LogConfig) -> None:
+        self.logs.update_topic_config(topic, config)
+        self.replicas.note_topic_config(topic)
+
+    def _broker_config_changed(self) -> None:
+        self.logs.update_config(self.dynamic.logs)
+        if self._cleaner is not None:
+            self._cleaner.update_config(self.dynamic.cleaner)
+
+    # Time.
+
+    def _tick_logs(self) -> None:
+        self.logs.tick()
+        self._arm_logs()
+
+    def _arm_logs(self) -> None:
+        if self._are_logs_started:
+            self._logs_alarm.set(self.logs.next_deadline_ms())
+
+    def _tick_replicas(self) -> None:
+        self.replicas.tick()
+        self._replicas_alarm.set(self.replicas.next_deadline_ms())
+
+    def _tick_cleaner(self) -> None:
+        if self._cleaner is not None:
+            self._cleaner.tick()
+            self._arm_cleaner()
+
+    def _arm_cleaner(self) -> None:
+        if self._cleaner is not None:
+            self._cleaner_alarm.set(self._cleaner.next_deadline_ms())
+
+
+def _log_progress(progress: RecoveryProgress) -> None:
+    _logger.info("recovering logs: %s", progress)

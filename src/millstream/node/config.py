@@ -1,0 +1,348 @@
+"""`NodeConfig`: the settings of a whole node, gathered from the packages that declare them.
+
+`main` and `testing` make one from texts by Kafka's keys. Every fault of every package is in one
+error; keys that nobody knows are warnings. Without any text it is a broker and controller of its
+own, on localhost:9092.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from millstream.config import (
+    ConfigType,
+    Fault,
+    any_value,
+    at_least,
+    from_synonyms,
+    key,
+    keys_of,
+    nearest_key,
+    one_of,
+    parse,
+    parse_faults,
+    subset_of,
+    validate,
+)
+from millstream.config.validation import raise_for
+from millstream.controller.config import ControllerConfig
+from millstream.metadata.metadata_log import MetadataLogConfig
+from millstream.metadata.snapshots import SnapshotConfig
+from millstream.network.config import SocketServerConfig
+from millstream.network.endpoint import SecurityProtocol, parse_listener
+from millstream.raft.config import QuorumConfig
+from millstream.replica.config import ReplicaConfig
+from millstream.server.config import ServerConfig
+from millstream.storage.broker_config import CleanerConfig, LogManagerConfig
+from millstream.storage.config import LogConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+BROKER: Final = "broker"
+CONTROLLER: Final = "controller"
+CONTROLLER_LISTENER: Final = "CONTROLLER"
+
+STANDALONE: Final[Mapping[str, str]] = {
+    # Appends that come while one is being synced are synced together anyway.
+    "controller.quorum.append.linger.ms": "0",
+    # Nobody follows whose lag an idle log could hide.
+    "metadata.max.idle.interval.ms": "0",
+}
+"""Defaults of a node that is a quorum by itself."""
+
+WITHOUT_EFFECT: Final = frozenset(
+    {
+        "auto.include.jmx.reporter",
+        "background.threads",
+        "confluent.support.metrics.enable",
+        "group.coordinator.threads",
+        "log.cleaner.dedupe.buffer.load.factor",
+        "log4j.configuration",
+        "metric.reporters",
+        "metrics.num.samples",
+        "metrics.recording.level",
+        "metrics.sample.window.ms",
+        "num.io.threads",
+        "num.network.threads",
+        "num.replica.alter.log.dirs.threads",
+    }
+)
+"""Settings of Apache Kafka whose subject does not exist here, such as thread pools."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessConfig:
+    """What this node is, and how it comes and goes."""
+
+    process_roles: tuple[str, ...] = key(
+        "process.roles",
+        (BROKER, CONTROLLER),
+        subset_of(BROKER, CONTROLLER),
+        "Whether this node is a broker, a controller or both.",
+    )
+    node_id: int = key("node.id", 1, at_least(0), "The id of this node, unique in the cluster.")
+    broker_rack: str | None = key(
+        "broker.rack",
+        None,
+        any_value(),
+        "Where the broker stands; replicas of a partition are spread over racks.",
+        kind=ConfigType.STRING,
+    )
+    heartbeat_interval_ms: int = key(
+        "broker.heartbeat.interval.ms",
+        2000,
+        at_least(1),
+        "How often the broker tells the controller that it is alive.",
+        unit="ms",
+    )
+    registration_timeout_ms: int = key(
+        "initial.broker.registration.timeout.ms",
+        60_000,
+        at_least(1),
+        "How long a broker that starts waits to be registered before it gives up.",
+        unit="ms",
+    )
+    controlled_shutdown_enable: bool = key(
+        "controlled.shutdown.enable",
+        True,
+        any_value(),
+        "Whether a broker that stops hands its leaderships over first.",
+    )
+    drain_timeout_ms: int = key(
+        "millstream.shutdown.drain.timeout.ms",
+        5000,
+        at_least(0),
+        "How long a stop waits for the answers to requests that were received.",
+        unit="ms",
+    )
+    log_format: str = key(
+        "millstream.log.format",
+        "human",
+        one_of("human", "json"),
+        "How the process writes its log: for people, or one JSON object per line.",
+    )
+    log_level: str = key(
+        "millstream.log.level",
+        "INFO",
+        one_of("DEBUG", "INFO", "WARNING", "ERROR"),
+        "The least important lines that are written.",
+    )
+
+    def __post_init__(self) -> None:
+        validate(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeConfig:
+    """The settings of one node; each part takes its own."""
+
+    CLASSES: ClassVar[tuple[type, ...]] = (
+        ProcessConfig,
+        SocketServerConfig,
+        LogManagerConfig,
+        CleanerConfig,
+        QuorumConfig,
+        ControllerConfig,
+        MetadataLogConfig,
+        SnapshotConfig,
+        ReplicaConfig,
+        ServerConfig,
+    )
+
+    process: ProcessConfig
+    network: SocketServerConfig
+    logs: LogManagerConfig
+    cleaner: CleanerConfig
+    topics: LogConfig
+    """What a topic has that does not say otherwise."""
+    quorum: QuorumConfig
+    controller: ControllerConfig
+    metadata_log: MetadataLogConfig
+    snapshots: SnapshotConfig
+    replicas: ReplicaConfig
+    server: ServerConfig
+    given: Mapping[str, str]
+    """What the user said, by Kafka's key."""
+    warnings: tuple[str, ...] = ()
+    """What the user should know about it."""
+
+    @property
+    def classes(self) -> tuple[type, ...]:
+        """All settings classes of the node."""
+        return self.CLASSES
+
+    @property
+    def is_broker(self) -> bool:
+        """Whether clients are served."""
+        return BROKER in self.process.process_roles
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether this node may decide about metadata."""
+        return CONTROLLER in self.process.process_roles
+
+    @property
+    def metadata_dir(self) -> str:
+        """The directory that has the metadata log."""
+        return self.metadata_log.directory or self.logs.log_dirs[0]
+
+    @property
+    def directories(self) -> tuple[str, ...]:
+        """Every directory of the node, the one of the metadata log first."""
+        logs = self.logs.log_dirs if self.is_broker else ()
+        return tuple(dict.fromkeys((self.metadata_dir, *logs)))
+
+
+def known_keys() -> set[str]:
+    """Every key that a properties file may have."""
+    names = set()
+    for settings in (*NodeConfig.CLASSES, LogConfig):
+        for declared in keys_of(settings).values():
+            if settings is not LogConfig:
+                names.add(declared.name)
+            names.update(synonym.name for synonym in declared.synonyms)
+    return names
+
+
+def node_config(given: Mapping[str, str], unknown_variables: Iterable[str] = ()) -> NodeConfig:
+    """Make the settings of a node, or raise one InvalidConfig that lists every fault."""
+    texts = _with_defaults(given)
+    faults = [
+        fault
+        for settings in NodeConfig.CLASSES
+        for fault in parse_faults(settings, texts, ignore_unknown=True)
+    ]
+    faults += _topic_faults(texts)
+    if not faults:
+        faults = _faults_between(texts)
+    raise_for(faults)
+
+    def read(settings: type[Any]) -> Any:
+        return parse(settings, texts, ignore_unknown=True)
+
+    return NodeConfig(
+        process=read(ProcessConfig),
+        network=read(SocketServerConfig),
+        logs=read(LogManagerConfig),
+        cleaner=read(CleanerConfig),
+        topics=from_synonyms(LogConfig, texts),
+        quorum=read(QuorumConfig),
+        controller=read(ControllerConfig),
+        metadata_log=read(MetadataLogConfig),
+        snapshots=read(SnapshotConfig),
+        replicas=read(ReplicaConfig),
+        server=read(ServerConfig),
+        given=dict(given),
+        warnings=tuple(_warnings(given, unknown_variables)),
+    )
+
+
+# Defaults that depend on what was given.
+
+
+def _with_defaults(given: Mapping[str, str]) -> dict[str, str]:
+    texts = dict(given)
+    if "log.dirs" not in texts and "log.dir" in texts:
+        texts["log.dirs"] = texts["log.dir"]
+    for name in ("log.dirs", "metadata.log.dir"):
+        if name in texts:
+            # Names in a directory are synced through its parent, so it must have one.
+            texts[name] = ",".join(str(Path(each).absolute()) for each in _items(texts[name]))
+    roles = _items(texts.get("process.roles", f"{BROKER},{CONTROLLER}"))
+    if CONTROLLER in roles:
+        _add_controller_listener(texts, is_alone=BROKER not in roles)
+    _map_controller_listeners(texts)
+    if not texts.get("controller.quorum.voters") and not texts.get(
+        "controller.quorum.bootstrap.servers"
+    ):
+        texts = {**STANDALONE, **texts}
+    return texts
+
+
+def _add_controller_listener(texts: dict[str, str], *, is_alone: bool) -> None:
+    """A node that says nothing about its controller's listener gets one on any free port."""
+    listeners = texts.get("listeners", "" if is_alone else "PLAINTEXT://localhost:9092")
+    if "controller.listener.names" not in texts:
+        texts["controller.listener.names"] = CONTROLLER_LISTENER
+        names = [parsed[0] for each in _items(listeners) if (parsed := parse_listener(each))]
+        if CONTROLLER_LISTENER not in names:
+            listeners = ",".join([*_items(listeners), f"{CONTROLLER_LISTENER}://localhost:0"])
+    texts["listeners"] = listeners
+
+
+def _map_controller_listeners(texts: dict[str, str]) -> None:
+    """As in Apache Kafka: a controller's listener that no map mentions is plain text."""
+    protocols = [protocol.value for protocol in SecurityProtocol]
+    names = [name.upper() for name in _items(texts.get("controller.listener.names", ""))]
+    if "listener.security.protocol.map" not in texts:
+        entries = [f"{name}:{name}" for name in protocols]
+        entries += [f"{name}:PLAINTEXT" for name in names if name not in protocols]
+        texts["listener.security.protocol.map"] = ",".join(entries)
+
+
+def _items(text: str) -> list[str]:
+    return [item.strip() for item in text.split(",") if item.strip()]
+
+
+# What can be wrong.
+
+
+def _topic_faults(texts: Mapping[str, str]) -> list[Fault]:
+    """Faults of the topics' defaults, under the keys by which they were given."""
+    translated, origin = {}, {}
+    for declared in keys_of(LogConfig).values():
+        for synonym in declared.synonyms:
+            text = texts.get(synonym.name)
+            if text is not None:
+                is_scaled = synonym.scale > 1 and text.strip().isdecimal()
+                translated[declared.name] = str(int(text) * synonym.scale) if is_scaled else text
+                origin[declared.name] = synonym.name
+                break
+    return [
+        Fault(origin.get(fault.key, fault.key), fault.value, fault.must_be)
+        for fault in parse_faults(LogConfig, translated)
+    ]
+
+
+def _faults_between(texts: Mapping[str, str]) -> list[Fault]:
+    """What only shows when settings of several packages are seen together."""
+    process = parse(ProcessConfig, texts, ignore_unknown=True)
+    network = parse(SocketServerConfig, texts, ignore_unknown=True)
+    faults = []
+    if not process.process_roles:
+        faults.append(Fault("process.roles", "", "broker, controller or both"))
+    controllers = network.controller_names
+    names = {endpoint.listener_name for endpoint in network.endpoints}
+    listed = ",".join(network.listeners)
+    if CONTROLLER in process.process_roles and not names & controllers:
+        must_be = "with a listener of controller.listener.names"
+        faults.append(Fault("listeners", listed, must_be))
+    if BROKER in process.process_roles and not names - controllers:
+        faults.append(Fault("listeners", listed, "with a listener that is not the controller's"))
+    if BROKER in process.process_roles and network.inter_broker_name is None:
+        must_be = "with a listener for other brokers: set inter.broker.listener.name"
+        faults.append(Fault("listeners", listed, must_be))
+    if CONTROLLER not in process.process_roles and not (
+        texts.get("controller.quorum.voters") or texts.get("controller.quorum.bootstrap.servers")
+    ):
+        must_be = "given on a node that is not a controller itself: host:port of a controller"
+        faults.append(Fault("controller.quorum.bootstrap.servers", "(missing)", must_be))
+    return faults
+
+
+def _warnings(given: Mapping[str, str], unknown_variables: Iterable[str]) -> Iterable[str]:
+    known = known_keys()
+    for name in given:
+        if name in known:
+            continue
+        if name in WITHOUT_EFFECT:
+            yield f"{name} has no effect here"
+            continue
+        near = nearest_key(name, known)
+        hint = f": did you mean {near}?" if near else " and is ignored"
+        yield f"the setting {name} is not known{hint}"
+    for variable in unknown_variables:
+        yield f"the environment variable {variable} names no setting and is ignored"

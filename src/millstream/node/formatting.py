@@ -1,0 +1,160 @@
+"""Taking directories for a node: what `millstream storage format|info|random-uuid` does.
+
+A node that finds all its directories empty formats them itself, as a cluster of its own. Files are
+those of Apache Kafka: `meta.properties` in each directory; in the metadata directory
+`bootstrap.checkpoint` with the first records of the cluster, and the snapshot 0-0 with the first
+voters, if the quorum is a dynamic one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from millstream.errors import InvalidArgument, KafkaStorageError
+from millstream.metadata.bootstrap import (
+    BOOTSTRAP_FILE_NAME,
+    bootstrap_metadata,
+    decode_bootstrap,
+    encode_bootstrap,
+)
+from millstream.metadata.checkpoints import encode_checkpoint
+from millstream.metadata.features import METADATA_VERSION_LATEST
+from millstream.metadata.metadata_log import METADATA_PARTITION
+from millstream.metadata.snapshot_files import BOOTSTRAP_SNAPSHOT, write_snapshot_file
+from millstream.raft.batches import voters_record
+from millstream.raft.voters import (
+    KRAFT_VERSION_DYNAMIC,
+    LOCAL_SUPPORTED_VERSIONS,
+    Endpoint,
+    ReplicaKey,
+    Voter,
+    VoterSet,
+)
+from millstream.storage.faults import storage_errors
+from millstream.storage.filesystem import directory_of, write_atomically
+from millstream.storage.meta_properties import (
+    MetaProperties,
+    read_meta_properties,
+    require_one_owner,
+    write_meta_properties,
+)
+from millstream.types import Uuid
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from random import Random
+
+    from millstream.metadata.bootstrap import BootstrapMetadata
+    from millstream.node.config import NodeConfig
+    from millstream.storage.filesystem import FileSystem
+
+
+@dataclass(frozen=True, slots=True)
+class StorageInfo:
+    """Whose a node's directories are."""
+
+    metas: Mapping[str, MetaProperties]
+    """By directory; those without `meta.properties` are absent."""
+    unformatted: tuple[str, ...]
+
+    @property
+    def cluster_id(self) -> str | None:
+        """The cluster that they belong to; None if nobody's."""
+        ids = {meta.cluster_id for meta in self.metas.values() if meta.cluster_id is not None}
+        if len(ids) > 1:
+            listed = ", ".join(f"{path} to {meta.cluster_id}" for path, meta in self.metas.items())
+            raise KafkaStorageError(f"the directories belong to several clusters: {listed}")
+        return ids.pop() if ids else None
+
+
+def random_uuid(random: Random) -> str:
+    """A new cluster id."""
+    return str(Uuid.random(random))
+
+
+def storage_info(config: NodeConfig, filesystem: FileSystem) -> StorageInfo:
+    """Look at a node's directories."""
+    metas, unformatted = {}, []
+    for path in config.directories:
+        with storage_errors(path, "reading meta.properties"):
+            meta = read_meta_properties(filesystem, path)
+        if meta is None:
+            unformatted.append(path)
+        else:
+            metas[path] = meta
+    return StorageInfo(metas, tuple(unformatted))
+
+
+def format_storage(
+    config: NodeConfig,
+    filesystem: FileSystem,
+    *,
+    cluster_id: str,
+    random: Random,
+    wall_ms: int,
+    controller_endpoints: Mapping[str, Endpoint],
+    metadata_version: int = METADATA_VERSION_LATEST,
+    features: Mapping[str, int] | None = None,
+) -> list[str]:
+    """Take the directories that are nobody's for this node; which those were.
+
+    `controller_endpoints` is where the controller of this node listens, by listener: with a
+    dynamic quorum it becomes the first and only voter. `meta.properties` comes last in each
+    directory, so that a crash leaves one that is formatted again.
+    """
+    info = storage_info(config, filesystem)
+    node_id = config.process.node_id
+    _check_cluster_id(cluster_id)
+    require_one_owner(info.metas, cluster_id, node_id)
+    bootstrap = bootstrap_metadata(metadata_version, features=features, source="format")
+    for path in info.unformatted:
+        directory_id = Uuid.random(random)
+        with storage_errors(path, "formatting"):
+            filesystem.make_directory(path)
+            filesystem.sync_directory(directory_of(path))
+            if path == config.metadata_dir:
+                data = encode_bootstrap(bootstrap, wall_ms)
+                write_atomically(filesystem, f"{path}/{BOOTSTRAP_FILE_NAME}", data)
+                if config.is_controller and not config.quorum.voters:
+                    voter = Voter(
+                        ReplicaKey(node_id, directory_id),
+                        controller_endpoints,
+                        LOCAL_SUPPORTED_VERSIONS,
+                    )
+                    _write_voters(filesystem, path, voter, wall_ms)
+            meta = MetaProperties(cluster_id, node_id, directory_id)
+            write_meta_properties(filesystem, path, meta)
+    return list(info.unformatted)
+
+
+def read_bootstrap(config: NodeConfig, filesystem: FileSystem) -> BootstrapMetadata:
+    """The first records of the cluster; the defaults for directories of older software."""
+    path = f"{config.metadata_dir}/{BOOTSTRAP_FILE_NAME}"
+    with storage_errors(path, "reading the bootstrap records"):
+        if not filesystem.exists(path):
+            return bootstrap_metadata()
+        return decode_bootstrap(filesystem.read_bytes(path), path)
+
+
+def _write_voters(filesystem: FileSystem, path: str, voter: Voter, wall_ms: int) -> None:
+    directory = f"{path}/{METADATA_PARTITION}"
+    filesystem.make_directory(directory)
+    filesystem.sync_directory(path)
+    pieces = encode_checkpoint(
+        (),
+        epoch=BOOTSTRAP_SNAPSHOT.epoch,
+        last_timestamp_ms=wall_ms,
+        kraft_version=KRAFT_VERSION_DYNAMIC,
+        voters=voters_record(VoterSet([voter])),
+    )
+    write_snapshot_file(filesystem, directory, BOOTSTRAP_SNAPSHOT, pieces)
+
+
+def _check_cluster_id(cluster_id: str) -> None:
+    try:
+        Uuid.parse(cluster_id)
+    except ValueError as error:
+        raise InvalidArgument(
+            f"the cluster id is {error}; `millstream storage random-uuid` makes one"
+        ) from error

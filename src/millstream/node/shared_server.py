@@ -1,0 +1,269 @@
+"""What a broker and a controller of one process share: raft, the metadata log and its loader.
+
+`Node` makes one; `ControllerServer` and `BrokerServer` rest on it. It reads what raft has committed
+and hands it on, decoded once: first to the loader, whose publishers make it true on this node,
+then to the controller, which answers those who asked for it. So whoever is told that a topic
+exists can use it.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Protocol
+
+from millstream.metadata.cache import KRaftMetadataCache
+from millstream.metadata.checkpoints import decode_checkpoint
+from millstream.metadata.image import MetadataProvenance
+from millstream.metadata.loader import MetadataLoader
+from millstream.metadata.metadata_log import METADATA_PARTITION, MetadataLog
+from millstream.metadata.publisher import LeaderAndEpoch
+from millstream.metadata.quorum_state_store import FileQuorumStateStore
+from millstream.metadata.records import decode_batch
+from millstream.metadata.snapshots import SnapshotEmitter, SnapshotGenerator
+from millstream.node.publishers import CachePublisher
+from millstream.raft.batches import voters_record, walk_batches
+from millstream.raft.driver import RaftDriver
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from random import Random
+
+    from millstream.clock import Clock
+    from millstream.metadata.image import MetadataImage
+    from millstream.metadata.records import MetadataBatch
+    from millstream.node.config import NodeConfig
+    from millstream.node.timers import Timers
+    from millstream.node.workers import Workers
+    from millstream.raft.ports import NetworkChannel
+    from millstream.raft.replica import LocalNode
+    from millstream.storage.filesystem import DirectoryLock, FileSystem
+    from millstream.types import OffsetAndEpoch
+
+_logger = logging.getLogger(__name__)
+
+_READ_BYTES = 1 << 20
+_WORKER = "metadata"
+_RECORDS_WORTH_A_SNAPSHOT = 1000
+"""With so many records since the last snapshot, a stop takes one: the next start need not
+replay them."""
+
+
+class RaftFollower(Protocol):
+    """The controller, as raft's news concern it."""
+
+    def on_leader(self, epoch: int) -> None:
+        """This node leads, and everything before is replayed."""
+        ...
+
+    def on_not_leader(self) -> None:
+        """It does not."""
+        ...
+
+    def on_batch(self, batch: MetadataBatch) -> None:
+        """Committed records."""
+        ...
+
+    def on_snapshot(self, batches: Iterable[MetadataBatch], provenance: MetadataProvenance) -> None:
+        """The log begins with a snapshot."""
+        ...
+
+
+class SharedServer:
+    """Raft at work, and the images that come of it."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        local: LocalNode,
+        *,
+        filesystem: FileSystem,
+        clock: Clock,
+        random: Random,
+        timers: Timers,
+        workers: Workers,
+        network: NetworkChannel,
+        on_fatal: Callable[[str, Exception], None],
+    ) -> None:
+        """Opens the metadata log, which takes time only after a crash. `start` begins."""
+        self._config = config
+        self._local = local
+        self._clock = clock
+        self._workers = workers
+        self._on_fatal = on_fatal
+        self._applied_offset = 0
+        self._is_snapshotting = False
+        self._shutdown_done: Callable[[], None] = lambda: None
+        self.controller: RaftFollower | None = None
+        """To be set before the start, on a node that has one."""
+        self._lock, self.log = self._open_log(filesystem)
+        self.loader = MetadataLoader(_report_fault)
+        self.metadata = KRaftMetadataCache()
+        """What everybody on this node asks about the cluster."""
+        self.driver = RaftDriver(
+            local,
+            config.quorum,
+            random=random,
+            clock=clock,
+            log=self.log,
+            store=FileQuorumStateStore(filesystem, f"{config.metadata_dir}/{METADATA_PARTITION}"),
+            network=network,
+            alarm=timers.alarm(lambda: self.driver.tick()),
+            listener=self,
+        )
+
+    def _open_log(self, filesystem: FileSystem) -> tuple[DirectoryLock, MetadataLog]:
+        # The log directory around it may be locked by the log manager later, on its own account.
+        metadata_dir = self._config.metadata_dir
+        partition = f"{metadata_dir}/{METADATA_PARTITION}"
+        filesystem.make_directory(partition)
+        lock = filesystem.lock_directory(partition)
+        try:
+            log = MetadataLog.open(
+                filesystem,
+                metadata_dir,
+                self._config.metadata_log,
+                clock=self._clock,
+                sync=self._sync,
+                on_failure=lambda error: self._on_fatal("the metadata log failed", error),
+            )
+        except BaseException:
+            lock.release()
+            raise
+        return lock, log
+
+    def _sync(self, work: Callable[[], None], done: Callable[[Exception | None], None]) -> None:
+        self._workers.run(_WORKER, work, done)
+
+    # Start and stop.
+
+    def start(self) -> None:
+        """Load the newest snapshot and begin to vote, lead or follow."""
+        self._load_snapshot()
+        generator = SnapshotGenerator(
+            self._config.snapshots, self._begin_snapshot, self._clock.monotonic_ms
+        )
+        self.loader.install([CachePublisher(self.metadata), generator])
+        self.driver.start()
+
+    def shut_down(self, timeout_ms: int, done: Callable[[], None]) -> None:
+        """Hand leadership over; `done` is called when that is over."""
+        self._shutdown_done = done
+        self.driver.shut_down(timeout_ms)
+
+    def close(self) -> None:
+        """Bring everything to disk and let go."""
+        self.loader.close()
+        latest = self.log.latest_snapshot
+        since = self._applied_offset - (0 if latest is None else latest.offset)
+        if since >= _RECORDS_WORTH_A_SNAPSHOT and not self._is_snapshotting:
+            self._write_snapshot_now()
+        self.log.close()
+        self._lock.release()
+
+    def abandon(self) -> None:
+        """Let go without another word to the disk."""
+        self._lock.release()
+
+    # What raft tells.
+
+    def committed(self, high_watermark: int) -> None:
+        """Read and hand on what is committed."""
+        batches: list[MetadataBatch] = []
+        while self._applied_offset < high_watermark:
+            for batch in walk_batches(self.log.read(self._applied_offset, _READ_BYTES)):
+                if batch.base_offset >= high_watermark:
+                    break
+                if batch.is_control:
+                    self._hand_on(batches, high_watermark)
+                    batches = []
+                    self.loader.skip_control_batch(batch.last_offset, high_watermark)
+                else:
+                    batches.append(decode_batch(batch))
+                self._applied_offset = batch.next_offset
+        self._hand_on(batches, high_watermark)
+
+    def _hand_on(self, batches: list[MetadataBatch], high_watermark: int) -> None:
+        if batches:
+            self.loader.load_batches(batches, high_watermark)
+            if self.controller is not None:
+                for batch in batches:
+                    self.controller.on_batch(batch)
+
+    def snapshot_installed(self, snapshot_id: OffsetAndEpoch) -> None:
+        """The log begins with a snapshot of another node now."""
+        self._load_snapshot()
+
+    def leadership_changed(self, leader_id: int | None, epoch: int) -> None:
+        """Who leads now."""
+        if self.controller is not None:
+            if leader_id == self._local.id:
+                self.controller.on_leader(epoch)
+            else:
+                self.controller.on_not_leader()
+        self.loader.leader_changed(LeaderAndEpoch(leader_id, epoch))
+
+    def shutdown_completed(self) -> None:
+        """Leadership is handed over."""
+        self._shutdown_done()
+
+    # Snapshots.
+
+    def _load_snapshot(self) -> None:
+        latest = self.log.latest_snapshot
+        if latest is None or latest.offset == 0:
+            return
+        checkpoint = decode_checkpoint(self.log.snapshot_bytes(latest))
+        timestamp_ms = checkpoint.last_timestamp_ms
+        if self.controller is not None:
+            provenance = MetadataProvenance(latest.offset - 1, latest.epoch, timestamp_ms)
+            self.controller.on_snapshot(checkpoint.batches, provenance)
+        self.loader.load_snapshot(checkpoint.batches, latest, timestamp_ms)
+        self._applied_offset = latest.offset
+
+    def _begin_snapshot(self, image: MetadataImage, reason: str) -> None:
+        if self._is_snapshotting:
+            return
+        self._is_snapshotting = True
+        snapshot_id, job = self._snapshot_job(image)
+        _logger.info(
+            "taking a snapshot of the metadata at offset %d: %s", snapshot_id.offset, reason
+        )
+
+        def done(size: int | Exception) -> None:
+            self._is_snapshotting = False
+            if isinstance(size, Exception):
+                _logger.warning("the snapshot of the metadata could not be written: %s", size)
+            else:
+                self._snapshot_written(snapshot_id, size)
+
+        self._workers.run(_WORKER, job, done)
+
+    def _write_snapshot_now(self) -> None:
+        snapshot_id, job = self._snapshot_job(self.loader.image)
+        try:
+            self._snapshot_written(snapshot_id, job())
+        except OSError as error:
+            _logger.warning("the snapshot of the metadata could not be written: %s", error)
+
+    def _snapshot_job(self, image: MetadataImage) -> tuple[OffsetAndEpoch, Callable[[], int]]:
+        snapshot_id = image.provenance.snapshot_id
+        history = self.driver.core.history
+        kraft_version = history.kraft_version.at(snapshot_id.offset - 1)
+        voters = history.voters.at(snapshot_id.offset - 1)
+        pieces = SnapshotEmitter().emit(
+            image,
+            kraft_version=kraft_version or None,
+            voters=voters_record(voters) if kraft_version else None,
+        )
+        return snapshot_id, self.log.snapshot_job(snapshot_id, pieces)
+
+    def _snapshot_written(self, snapshot_id: OffsetAndEpoch, size: int) -> None:
+        self.log.note_snapshot(snapshot_id, size)
+        self.driver.snapshot_created(snapshot_id, size)
+        superfluous = self.log.superfluous_before()
+        if superfluous is not None:
+            self.driver.prune_log(superfluous)
+
+
+def _report_fault(problem: str, error: Exception) -> None:
+    _logger.error("%s: %s", problem, error, exc_info=error)
