@@ -99,10 +99,13 @@ def scan_heads(file: File, position: int, end: int) -> Iterator[BatchHead]:
         position = head.end
 
 
-def find_head(file: File, position: int, end: int, offset: int) -> BatchHead | None:
+def find_head(
+    file: File, position: int, end: int, offset: int, hint: tuple[int, int] | None = None
+) -> BatchHead | None:
     """The first batch from a position on that ends at or after an offset.
 
-    The same as a search through `scan_heads`, without a value for each batch passed over.
+    The same as a search through `scan_heads`, without a value for each batch passed over. With a
+    hint there is a batch at the position that begins within these offsets, or CorruptMessage.
     """
     window = b""
     start = 0
@@ -117,13 +120,30 @@ def find_head(file: File, position: int, end: int, offset: int) -> BatchHead | N
         size = LOG_OVERHEAD + length
         if magic != MAGIC or length < LENGTH_MIN or delta < 0 or position + size > end:
             break
+        if hint is not None:
+            _check_hint(hint, base_offset, position, file.path)
+            hint = None
         if base_offset + delta >= offset:
             return _read_head(window, start, position, file.path)
         start += size
         position += size
     # At the end there is nothing; at anything unusual the careful way decides.
-    heads = scan_heads(file, position, end)
-    return next((head for head in heads if head.last_offset >= offset), None)
+    for head in scan_heads(file, position, end):
+        if hint is not None:
+            _check_hint(hint, head.base_offset, position, file.path)
+            hint = None
+        if head.last_offset >= offset:
+            return head
+    if hint is not None:
+        raise CorruptMessage(f"{file.path}, byte {position}: no batch where an index has one")
+    return None
+
+
+def _check_hint(hint: tuple[int, int], base_offset: int, position: int, path: str) -> None:
+    if not hint[0] <= base_offset <= hint[1]:
+        raise CorruptMessage(
+            f"{path}, byte {position}: no batch at {hint[0]} to {hint[1]}, where an index has one"
+        )
 
 
 def scan_batches(

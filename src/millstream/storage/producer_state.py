@@ -238,12 +238,16 @@ class ProducerStateManager:
         if log_end_offset == self._end_offset:
             self.on_log_start(log_start_offset)
             return
+        completed = self._completed.copy()
         self.clear(log_start_offset)
         newest = self.snapshots.read_newest()
         if newest is not None:
             self._end_offset, entries = newest
             self._snapshot_offset = self._end_offset
             self._restore(entries, now_ms)
+        # A snapshot does not know which markers are not committed yet; those after it are found
+        # again by the replay.
+        self._completed = [each for each in completed if each[1] < self._end_offset]
 
     def clear(self, offset: int) -> None:
         """Know nothing, from an offset on. The snapshots stay."""

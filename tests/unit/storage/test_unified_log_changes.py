@@ -112,6 +112,19 @@ class TestTruncation:
         assert log.producers.has_open_transaction(1, 0)
         assert log.aborted_transactions(0, 10) == []
 
+    def test_decisions_that_are_not_committed_still_hold_readers_back(
+        self, log: UnifiedLog
+    ) -> None:
+        data = batch_bytes(0, pid=1, epoch=0, sequence=0, is_transactional=True)
+        log.append_as_follower(data + bytes(marker_batch(1).view), 0, NOW_MS)
+        log.roll(NOW_MS)
+        log.append_as_follower(batch_bytes(2) + batch_bytes(3), 0, NOW_MS)
+        log.update_high_watermark(1)
+
+        log.truncate_to(3, NOW_MS)
+
+        assert log.last_stable_offset == 0
+
     def test_below_the_log_start_it_begins_anew(self, log: UnifiedLog) -> None:
         fill(log, 10)
         log.update_high_watermark(20)
