@@ -1,0 +1,148 @@
+"""Apache Kafka itself: a broker in a process of its own, and its tool that reads log files."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from confluent_kafka.admin import AdminClient
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
+NODE_ID = 1
+START_SECONDS_MAX = 90
+STOP_SECONDS_MAX = 60
+DUMP_SECONDS_MAX = 60
+# A short life: what the JVM's second compiler would gain is never earned back.
+_JVM = ("-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+
+_SETTINGS = """\
+process.roles=broker,controller
+node.id={node_id}
+controller.quorum.voters={node_id}@localhost:{controller_port}
+listeners=PLAINTEXT://localhost:{port},CONTROLLER://localhost:{controller_port}
+advertised.listeners=PLAINTEXT://localhost:{port}
+controller.listener.names=CONTROLLER
+inter.broker.listener.name=PLAINTEXT
+log.dirs={data}
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=1
+group.initial.rebalance.delay.ms=0
+log.cleaner.backoff.ms=100
+log.initial.task.delay.ms=100
+log.segment.delete.delay.ms=100
+"""
+
+
+def dump_segments(jars: Path, files: Iterable[Path], *options: str) -> str:
+    """What `kafka-dump-log` says about some files."""
+    ran = subprocess.run(
+        [
+            "java",
+            *_JVM,
+            "-cp",
+            f"{jars}/*",
+            "org.apache.kafka.tools.DumpLogSegments",
+            *options,
+            "--files",
+            ",".join(map(str, files)),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=DUMP_SECONDS_MAX,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout[-2000:] + ran.stderr[-2000:]
+    return ran.stdout + ran.stderr
+
+
+class KafkaBroker:
+    """One node of Apache Kafka, broker and controller, on a directory."""
+
+    def __init__(self, jars: Path, data: Path, scratch: Path) -> None:
+        self.data = data
+        self._jars = jars
+        self._log_path = scratch / "kafka.log"
+        self._settings_path = scratch / "server.properties"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._port, controller_port = _free_ports(2)
+        self._settings_path.write_text(
+            _SETTINGS.format(
+                node_id=NODE_ID, port=self._port, controller_port=controller_port, data=data
+            )
+        )
+
+    @property
+    def address(self) -> str:
+        """For clients."""
+        return f"localhost:{self._port}"
+
+    @property
+    def log(self) -> str:
+        """Its warnings and errors of all its lives."""
+        return self._log_path.read_text() if self._log_path.exists() else ""
+
+    def format(self) -> None:
+        """Make the directory this broker's."""
+        arguments = ("format", "-t", CLUSTER_ID, "-c", str(self._settings_path))
+        subprocess.run(
+            ["java", *_JVM, "-cp", f"{self._jars}/*", "kafka.tools.StorageTool", *arguments],
+            capture_output=True,
+            timeout=DUMP_SECONDS_MAX,
+            check=True,
+        )
+
+    def start(self) -> None:
+        """Return when it answers clients."""
+        with self._log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                [
+                    "java",
+                    *_JVM,
+                    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+                    "-cp",
+                    f"{self._jars}/*",
+                    "kafka.Kafka",
+                    str(self._settings_path),
+                ],
+                stdout=log,
+                stderr=log,
+            )
+        admin = AdminClient({"bootstrap.servers": self.address, "log_level": 0})
+        admin.list_topics(timeout=START_SECONDS_MAX)
+
+    def stop(self) -> None:
+        """Stop in order."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """kill -9."""
+        self._end(signal.SIGKILL)
+
+    def _end(self, how: signal.Signals) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.send_signal(how)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(STOP_SECONDS_MAX)
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+                raise AssertionError(f"Apache Kafka does not stop: {self.log[-2000:]}")
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("localhost", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
