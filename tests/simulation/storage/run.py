@@ -17,19 +17,19 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the seeds that the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=2000, help="how many (default 2000)")
-    parser.add_argument("--first", type=int, default=0, help="the first seed (default 0)")
+    parser.add_argument("--start", type=int, default=0, help="the first seed (default 0)")
     parser.add_argument("--steps", type=int, default=60, help="operations per seed (default 60)")
     options = parser.parse_args(arguments)
     # Every recovery logs what it cuts, thousands of times here.
     logging.disable(logging.CRITICAL)
     failed = []
-    for seed in range(options.first, options.first + options.seeds):
+    for seed in range(options.start, options.start + options.seeds):
         try:
             run_seed(seed, options.steps)
         except Exception:
             failed.append(seed)
             sys.stdout.write(f"{traceback.format_exc()}\n")
-    sys.stdout.write(f"{options.seeds} seeds from {options.first}: {len(failed)} failed {failed}\n")
+    sys.stdout.write(f"{options.seeds} seeds from {options.start}: {len(failed)} failed {failed}\n")
     return 1 if failed else 0
 
 

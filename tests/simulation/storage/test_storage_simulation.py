@@ -37,5 +37,5 @@ def test_a_failing_seed_tells_its_story(
     monkeypatch.setattr("tests.simulation.storage.run.run_seed", failing)
     monkeypatch.setattr("logging.disable", lambda level: None)
 
-    assert main(["--seeds", "2", "--first", "7", "--steps", "3"]) == 1
+    assert main(["--seeds", "2", "--start", "7", "--steps", "3"]) == 1
     assert "seed 8 after 3" in capsys.readouterr().out
