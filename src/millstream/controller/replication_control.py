@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from millstream.controller.partition_index import PartitionIndex, TopicIdPartition
     from millstream.metadata.cluster import BrokerRegistration
+    from millstream.metadata.configs import ConfigurationsImage
     from millstream.metadata.image import MetadataImage
     from millstream.metadata.topics import PartitionRegistration, TopicImage
     from millstream.protocol.message import Message
@@ -45,24 +46,41 @@ class ControllerState:
         self.topic_defaults = topic_defaults
         """A topic's settings as the configuration files have them."""
         self.random = random
-
-    def topic_setting(self, topic: str, name: str) -> str | None:
-        """A topic's dynamic setting, else the dynamic default of all brokers; None if unset."""
-        configs = self.image.configs
-        own = configs.of(ResourceType.TOPIC, topic).get(name)
-        return configs.of(*CLUSTER_DEFAULT).get(name) if own is None else own
+        self._remembered_for: ConfigurationsImage | None = None
+        self._remembered: dict[str, tuple[int, bool]] = {}
 
     def min_isr(self, topic: str) -> int:
         """How many replicas must be in sync for a write to be accepted."""
-        text = self.topic_setting(topic, "min.insync.replicas")
-        return self.topic_defaults.min_insync_replicas if text is None else int(text)
+        return self._replication_settings(topic)[0]
 
     def allows_unclean_election(self, topic: str) -> bool:
         """Whether a replica that is not in sync may lead rather than none."""
-        text = self.topic_setting(topic, "unclean.leader.election.enable")
-        if text is None:
-            return self.topic_defaults.unclean_leader_election_enable
-        return text.strip().lower() == "true"
+        return self._replication_settings(topic)[1]
+
+    def _replication_settings(self, topic: str) -> tuple[int, bool]:
+        # A broker's failure asks this for each of its partitions: remembered until settings change.
+        configs = self.image.configs
+        if configs is not self._remembered_for:
+            self._remembered_for = configs
+            self._remembered = {}
+        found = self._remembered.get(topic)
+        if found is None:
+            found = self._remembered[topic] = self._read_replication_settings(topic)
+        return found
+
+    def _read_replication_settings(self, topic: str) -> tuple[int, bool]:
+        """The topic's own setting, else the dynamic default of all brokers, else the files'."""
+        configs = self.image.configs
+        texts = {**configs.of(*CLUSTER_DEFAULT), **configs.of(ResourceType.TOPIC, topic)}
+        min_isr = texts.get("min.insync.replicas")
+        unclean = texts.get("unclean.leader.election.enable")
+        defaults = self.topic_defaults
+        return (
+            defaults.min_insync_replicas if min_isr is None else int(min_isr),
+            defaults.unclean_leader_election_enable
+            if unclean is None
+            else unclean.strip().lower() == "true",
+        )
 
     def registered_broker(self, broker_id: int, broker_epoch: int) -> BrokerRegistration:
         """The broker that asks, if it is the one that registered; else StaleBrokerEpoch."""
