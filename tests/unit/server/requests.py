@@ -1,0 +1,168 @@
+"""A small request that makes sense, for every API and version that a broker answers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from millstream.protocol.api import ApiKey
+from millstream.protocol.messages import (
+    alter_replica_log_dirs,
+    delete_records,
+    delete_topics,
+    describe_configs,
+    describe_producers,
+    incremental_alter_configs,
+    list_offsets,
+    offset_for_leader_epoch,
+)
+from millstream.protocol.messages.api_versions import ApiVersionsRequest
+from millstream.protocol.messages.find_coordinator import FindCoordinatorRequest
+from millstream.protocol.messages.get_telemetry_subscriptions import (
+    GetTelemetrySubscriptionsRequest,
+)
+from millstream.protocol.messages.init_producer_id import InitProducerIdRequest
+from millstream.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from millstream.protocol.messages.push_telemetry import PushTelemetryRequest
+from millstream.protocol.messages.unregister_broker import UnregisterBrokerRequest
+from tests.unit.server.harness import NODE_ID
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from millstream.protocol.message import Message
+    from tests.unit.server.harness import Broker
+
+TOPIC: Final = "orders"
+
+
+def request_for(api: ApiKey, version: int, broker: Broker) -> Message:
+    """A request about the topic `orders`, which the broker has."""
+    make = _MAKERS.get(api)
+    return api.request() if make is None else make(broker, version)
+
+
+def list_offsets_request(
+    *timestamps: int, topic: str = TOPIC, **changes: int
+) -> list_offsets.ListOffsetsRequest:
+    """Ask for partitions 0, 1, ... of a topic, as a consumer."""
+    partitions = [
+        list_offsets.ListOffsetsPartition(partition_index=index, timestamp=timestamp)
+        for index, timestamp in enumerate(timestamps)
+    ]
+    asked = list_offsets.ListOffsetsTopic(name=topic, partitions=partitions)
+    fields: dict[str, Any] = {"replica_id": -1} | changes
+    return list_offsets.ListOffsetsRequest(**fields, topics=[asked])
+
+
+def delete_records_request(offset: int, topic: str = TOPIC) -> delete_records.DeleteRecordsRequest:
+    """Delete what is before an offset in partition 0."""
+    partition = delete_records.DeleteRecordsPartition(offset=offset)
+    asked = delete_records.DeleteRecordsTopic(name=topic, partitions=[partition])
+    return delete_records.DeleteRecordsRequest(topics=[asked], timeout_ms=1000)
+
+
+def describe_configs_request(
+    resource_type: int,
+    name: str,
+    keys: list[str] | None = None,
+    *,
+    with_synonyms: bool = False,
+    with_documentation: bool = False,
+) -> describe_configs.DescribeConfigsRequest:
+    """Ask for the settings of one resource."""
+    resource = describe_configs.DescribeConfigsResource(
+        resource_type=resource_type, resource_name=name, configuration_keys=keys
+    )
+    return describe_configs.DescribeConfigsRequest(
+        resources=[resource],
+        include_synonyms=with_synonyms,
+        include_documentation=with_documentation,
+    )
+
+
+def alter_request(
+    resource_type: int, name: str, *changes: tuple[str, str | None], operation: int = 0
+) -> incremental_alter_configs.IncrementalAlterConfigsRequest:
+    """Change settings of one resource."""
+    return incremental_alter_configs.IncrementalAlterConfigsRequest(
+        resources=[
+            incremental_alter_configs.AlterConfigsResource(
+                resource_type=resource_type,
+                resource_name=name,
+                configs=[
+                    incremental_alter_configs.AlterableConfig(
+                        name=key, value=value, config_operation=operation
+                    )
+                    for key, value in changes
+                ],
+            )
+        ]
+    )
+
+
+def move_request(path: str, topic: str = TOPIC) -> Message:
+    """Move partition 0 to another directory."""
+    move = alter_replica_log_dirs.AlterReplicaLogDirTopic(name=topic, partitions=[0])
+    into = alter_replica_log_dirs.AlterReplicaLogDir(path=path, topics=[move])
+    return alter_replica_log_dirs.AlterReplicaLogDirsRequest(dirs=[into])
+
+
+def end_of_epoch_request(
+    leader_epoch: int, current_leader_epoch: int = -1, topic: str = TOPIC
+) -> Message:
+    """Ask where an epoch of partition 0 ended."""
+    partition = offset_for_leader_epoch.OffsetForLeaderPartition(
+        leader_epoch=leader_epoch, current_leader_epoch=current_leader_epoch
+    )
+    asked = offset_for_leader_epoch.OffsetForLeaderTopic(topic=topic, partitions=[partition])
+    return offset_for_leader_epoch.OffsetForLeaderEpochRequest(topics=[asked])
+
+
+def describe_producers_request(topic: str = TOPIC) -> Message:
+    """Ask for the producers of partition 0."""
+    asked = describe_producers.TopicRequest(name=topic, partition_indexes=[0])
+    return describe_producers.DescribeProducersRequest(topics=[asked])
+
+
+def find_coordinator_request(version: int, key_type: int = 0) -> FindCoordinatorRequest:
+    """Ask for the coordinator of `g`."""
+    if version < 4:
+        return FindCoordinatorRequest(key="g", key_type=key_type)
+    return FindCoordinatorRequest(coordinator_keys=["g"], key_type=key_type)
+
+
+def _delete_topics(broker: Broker, version: int) -> Message:
+    if version < 6:
+        return delete_topics.DeleteTopicsRequest(topic_names=[TOPIC], timeout_ms=1000)
+    return delete_topics.DeleteTopicsRequest(
+        topics=[delete_topics.DeleteTopicState(name=TOPIC)], timeout_ms=1000
+    )
+
+
+def _push_telemetry(broker: Broker, version: int) -> Message:
+    known = broker.ask(GetTelemetrySubscriptionsRequest())
+    return PushTelemetryRequest(
+        client_instance_id=known.client_instance_id, subscription_id=known.subscription_id
+    )
+
+
+_MAKERS: Final[dict[ApiKey, Callable[[Broker, int], Message]]] = {
+    ApiKey.PRODUCE: lambda broker, _: broker.produce_request(),
+    ApiKey.FETCH: lambda broker, _: broker.fetch_request(0),
+    ApiKey.LIST_OFFSETS: lambda *_: list_offsets_request(-1),
+    ApiKey.METADATA: lambda *_: MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)]),
+    ApiKey.FIND_COORDINATOR: lambda _, version: find_coordinator_request(version),
+    ApiKey.API_VERSIONS: lambda *_: ApiVersionsRequest(
+        client_software_name="tests", client_software_version="1.0"
+    ),
+    ApiKey.DELETE_TOPICS: _delete_topics,
+    ApiKey.DELETE_RECORDS: lambda *_: delete_records_request(0),
+    ApiKey.INIT_PRODUCER_ID: lambda *_: InitProducerIdRequest(transactional_id=None),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: lambda *_: end_of_epoch_request(0),
+    ApiKey.DESCRIBE_CONFIGS: lambda *_: describe_configs_request(2, TOPIC),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: lambda *_: move_request("/disk1"),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: lambda *_: alter_request(2, TOPIC, ("retention.ms", "5")),
+    ApiKey.DESCRIBE_PRODUCERS: lambda *_: describe_producers_request(),
+    ApiKey.UNREGISTER_BROKER: lambda *_: UnregisterBrokerRequest(broker_id=NODE_ID),
+    ApiKey.PUSH_TELEMETRY: _push_telemetry,
+}

@@ -1,0 +1,77 @@
+"""Every API is answered in every version that it is listed in, and fails in its own shape."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from millstream.errors import CoordinatorNotAvailable, UnknownServerError
+from millstream.protocol.api import ApiKey
+from millstream.protocol.message import Struct
+from tests.unit.server.harness import Broker
+from tests.unit.server.requests import request_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SERVED = [
+    (api, version)
+    for api in Broker().apis.apis
+    for version in range(api.released.lowest, api.released.highest + 1)
+]
+"""Every version that is answered; Produce is listed from 0 but answered from 3."""
+
+every_version = pytest.mark.parametrize(
+    ("api", "version"), SERVED, ids=[f"{api.api_name}-{version}" for api, version in SERVED]
+)
+
+
+def error_codes(struct: Struct) -> Iterator[int]:
+    """Every error anywhere in a message."""
+    for name in type(struct).__slots__:
+        value = getattr(struct, name)
+        if name == "error_code" and value:
+            yield value
+        for each in value if isinstance(value, list) else [value]:
+            if isinstance(each, Struct):
+                yield from error_codes(each)
+
+
+@every_version
+def test_a_request_is_answered_in_its_version(api: ApiKey, version: int) -> None:
+    broker = Broker()
+    broker.create()
+
+    call = broker.call(request_for(api, version, broker), version)
+
+    expected = {CoordinatorNotAvailable.code} if api is ApiKey.FIND_COORDINATOR else set()
+    assert type(call.response) is api.response
+    assert set(error_codes(call.response)) == expected
+
+
+@every_version
+def test_a_failure_has_the_shape_of_the_answer(
+    api: ApiKey, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = Broker()
+    broker.create()
+    request = request_for(api, version, broker)
+    break_everything(broker, monkeypatch)
+
+    answer = broker.call(request, version).response
+
+    assert type(answer) is api.response
+    assert set(error_codes(answer)) <= {UnknownServerError.code}
+
+
+def break_everything(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a handler does next fails."""
+
+    def broken(*_: object, **__: object) -> object:
+        raise RuntimeError("broken on purpose")
+
+    for handler in broker.apis._handlers.values():
+        object.__setattr__(handler, "handle", broken)
+    for hot in (broker.apis._produce, broker.apis._fetch):
+        monkeypatch.setattr(type(hot), "handle", broken)
