@@ -104,6 +104,7 @@ class QuorumController:
         self._seams = seams or ControllerSeams()
         self._on_fault = on_fault
         self._history = ImageHistory()
+        self._high_watermark = 0
         self._term: _Term | None = None
 
     @property
@@ -166,6 +167,8 @@ class QuorumController:
 
     def on_committed(self, last_offset: int) -> None:
         """Everything up to this offset is committed: answers may go out."""
+        # A log that commits at once says so before the records it was given are counted.
+        self._high_watermark = max(self._high_watermark, last_offset + 1)
         self._history.commit(last_offset)
         term = self._term
         while term is not None and term.deferred and term.deferred[0].offset <= last_offset:
@@ -177,10 +180,12 @@ class QuorumController:
         if self._term is not None:
             self.on_committed(batch.last_offset)
         else:
+            self._high_watermark = max(self._high_watermark, batch.last_offset + 1)
             self._history.replay_committed(batch)
 
     def on_snapshot(self, batches: Iterable[MetadataBatch], provenance: MetadataProvenance) -> None:
         """The log begins with this snapshot now. Never happens while active."""
+        self._high_watermark = max(self._high_watermark, provenance.last_offset + 1)
         self._history.load_snapshot(batches, provenance)
 
     # What clients and brokers ask.
@@ -210,10 +215,10 @@ class QuorumController:
             reply(error_response(request, UnknownServerError(problem)))
         else:
             waiting = _Deferred(offset, request, decision.response, reply)
-            if offset > self._history.committed_offset and offset >= 0:
-                term.deferred.append(waiting)
-            else:
+            if offset < self._high_watermark:
                 self._answer(waiting, decision.response)
+            else:
+                term.deferred.append(waiting)
 
     # What time brings.
 
@@ -338,7 +343,10 @@ class QuorumController:
             # Somebody else appended between our decision and our records.
             self._log.resign(term.epoch)
             raise NotController(f"records are at {appended}, they were decided for {last_offset}")
+        if self._term is not term:
+            raise NotController("leadership was lost during the append")
         self._history.push(point)
+        self._history.commit(self._high_watermark - 1)
         term.last_offset = last_offset
         term.state.image = point.image
         for delta in deltas:

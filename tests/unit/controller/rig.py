@@ -24,7 +24,7 @@ from millstream.protocol.records_framing import decode_metadata_record
 from millstream.types import Uuid
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from millstream.controller.controls import ControllerSeams
     from millstream.metadata.records import VersionedRecord
@@ -60,6 +60,8 @@ class MemoryLog:
         self.kraft_version = 0
         self.skew = 0
         """Set to make appended records land elsewhere than asked."""
+        self.on_append: Callable[[int], None] = lambda last_offset: None
+        """Called inside of `append`, as a log that commits or fails at once would."""
 
     def next_offset(self) -> int:
         return self.end_offset
@@ -73,6 +75,7 @@ class MemoryLog:
             MetadataBatch(self.end_offset + self.skew, epoch, WALL_MS, 100, decoded)
         )
         self.end_offset += len(records) + self.skew
+        self.on_append(self.end_offset - 1)
         return self.end_offset - 1
 
     def resign(self, epoch: int) -> None:

@@ -101,6 +101,24 @@ def test_commits_answer_in_order_and_no_further_than_they_reach() -> None:
     assert order == ["a", "b"]
 
 
+def test_a_log_that_commits_within_the_append_is_answered_at_once() -> None:
+    rig = Rig([0])
+    rig.log.on_append = rig.controller.on_committed
+
+    assert rig.submit(creation())[0].topics[0].error_code == 0
+    assert "t" in rig.controller.image.topics.by_name
+    assert rig.submit(creation())[0].topics[0].error_code == 36
+
+
+def test_leadership_lost_within_the_append_is_lost() -> None:
+    rig = Rig([0])
+    rig.log.on_append = lambda _: rig.controller.on_not_leader()
+
+    assert rig.submit(creation())[0].topics[0].error_code == 41
+    assert not rig.controller.is_active
+    assert "t" not in rig.controller.uncommitted_image.topics.by_name
+
+
 def test_losing_leadership_forgets_what_is_not_committed_and_says_so() -> None:
     rig = Rig([0])
     answers = rig.submit(creation())
