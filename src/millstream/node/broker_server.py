@@ -32,7 +32,6 @@ from millstream.protocol.messages.broker_heartbeat import BrokerHeartbeatRespons
 from millstream.protocol.messages.broker_registration import BrokerRegistrationResponse
 from millstream.replica.replica_manager import ReplicaManager
 from millstream.server.kafka_apis import KafkaApis
-from millstream.storage.cleaner import LogCleaner
 from millstream.storage.log_manager import LogManager
 from millstream.types import Uuid
 
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
     from millstream.node.workers import Workers
     from millstream.protocol.message import Message
     from millstream.server.ports import ControllerChannel
+    from millstream.storage.cleaner import LogCleaner
     from millstream.storage.config import LogConfig
     from millstream.storage.filesystem import FileSystem
     from millstream.storage.log_recovery import RecoveryProgress
@@ -176,7 +176,6 @@ class BrokerServer:
         self.dynamic.load(self._shared.loader.image.configs)
         self.logs.start()
         self._are_logs_started = True
-        self._start_cleaner()
         node_id = self._config.process.node_id
         self._lifecycle = self._make_lifecycle(advertised)
         self._shared.loader.install(
@@ -234,8 +233,9 @@ class BrokerServer:
         )
 
     def _start_cleaner(self) -> None:
-        if not self.dynamic.cleaner.enable:
-            return
+        """A broker without compacted topics has none: it costs memory and wakes up to look."""
+        from millstream.storage.cleaner import LogCleaner
+
         self._cleaner = LogCleaner(
             self.logs,
             self.dynamic.cleaner,
@@ -373,6 +373,8 @@ class BrokerServer:
     # Settings.
 
     def _topic_config_changed(self, topic: str, config: LogConfig) -> None:
+        if config.is_compacted and self._cleaner is None and self.dynamic.cleaner.enable:
+            self._start_cleaner()
         self.logs.update_topic_config(topic, config)
         self.replicas.note_topic_config(topic)
 

@@ -267,8 +267,8 @@ def _add_controller_listener(texts: dict[str, str], *, is_alone: bool) -> None:
     listeners = texts.get("listeners", "" if is_alone else "PLAINTEXT://localhost:9092")
     if "controller.listener.names" not in texts:
         texts["controller.listener.names"] = CONTROLLER_LISTENER
-        names = [parsed[0] for each in _items(listeners) if (parsed := parse_listener(each))]
-        if CONTROLLER_LISTENER not in names:
+        parsed = [parse_listener(each) for each in _items(listeners)]
+        if None not in parsed and CONTROLLER_LISTENER not in [each[0] for each in parsed if each]:
             listeners = ",".join([*_items(listeners), f"{CONTROLLER_LISTENER}://localhost:0"])
     texts["listeners"] = listeners
 

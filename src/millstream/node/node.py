@@ -19,6 +19,7 @@ from millstream.metadata.features import SUPPORTED_FEATURES
 from millstream.network.socket_server import SocketServer
 from millstream.node.broker_lifecycle import PROTOCOL_IDS
 from millstream.node.broker_server import BrokerServer
+from millstream.node.config import CONTROLLER_LISTENER
 from millstream.node.controller_channel import LocalControllerChannel
 from millstream.node.controller_server import ControllerRegistrar, ControllerServer
 from millstream.node.formatting import (
@@ -30,6 +31,7 @@ from millstream.node.formatting import (
 from millstream.node.shared_server import SharedServer
 from millstream.node.timers import Timers
 from millstream.node.workers import Workers
+from millstream.raft.config import parse_servers, parse_voters
 from millstream.raft.replica import LocalNode
 from millstream.raft.voters import Endpoint as VoterEndpoint
 from millstream.raft.voters import ReplicaKey
@@ -381,12 +383,19 @@ class Node:
 
 def _require_supported(config: NodeConfig) -> None:
     """A quorum of several nodes needs connections between them, which this version has not."""
-    voters = [each.partition("@")[0] for each in config.quorum.voters]
-    node_id = str(config.process.node_id)
-    if not config.is_controller or any(each != node_id for each in voters):
+    node_id = config.process.node_id
+    voters = parse_voters(config.quorum.voters, CONTROLLER_LISTENER).ids
+    own_ports = {
+        each.port
+        for each in config.network.endpoints
+        if each.listener_name in config.network.controller_names
+    }
+    servers = {each.port for each in parse_servers(config.quorum.bootstrap_servers)}
+    if not config.is_controller or set(voters) - {node_id} or servers - own_ports:
         raise InvalidConfig(
             "this version runs clusters of one node: process.roles must include controller, and "
-            f"controller.quorum.voters may only name node {node_id}"
+            "controller.quorum.voters and controller.quorum.bootstrap.servers may only name "
+            f"node {node_id} itself"
         )
 
 
