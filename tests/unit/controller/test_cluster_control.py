@@ -288,6 +288,9 @@ def test_rule_11_cordoned_directories_are_written_down_and_get_no_replicas() -> 
 
     rig.beat(0, cordoned_log_dirs=[directory(0)])
     assert rig.image.cluster.brokers[0].cordoned_directories == (directory(0),)
+    written = rig.log.end_offset
+    rig.beat(0, cordoned_log_dirs=[directory(0)])
+    assert rig.log.end_offset == written
     assert rig.create("t", partitions=3, factor=1).error_code == 0
     assert {rig.partition("t", each).leader for each in range(3)} == {1}
     assert rig.create("u", partitions=1, factor=2).error_code == 38

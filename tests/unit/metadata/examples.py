@@ -68,12 +68,14 @@ def everything() -> list[Message]:
     eligible.last_known_elr = [3]
     eligible.removing_replicas = [3]
     eligible.leader_recovery_state = 1
+    cordoned = register(3)
+    cordoned.cordoned_log_dirs = [uuid(53)]
     return [
         config.FeatureLevelRecord(name="metadata.version", feature_level=30),
         config.FeatureLevelRecord(name="group.version", feature_level=1),
         register(1),
         register(2, fenced=True),
-        register(3),
+        cordoned,
         broker.RegisterControllerRecord(
             controller_id=9,
             incarnation_id=uuid(9),
