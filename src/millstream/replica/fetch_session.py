@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from millstream.errors import InvalidFetchSessionEpoch
-from millstream.replica.fetch_target import UNKNOWN, FetchInterest
+from millstream.replica.fetch_target import FetchInterest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -106,11 +106,9 @@ class FetchSession(FetchInterest):
             or found.high_watermark != target.sent_high_watermark
             or found.log_start_offset != target.sent_log_start_offset
         )
+        # An error comes without watermarks, so that its end is news, whatever it leaves.
         target.sent_high_watermark = found.high_watermark
         target.sent_log_start_offset = found.log_start_offset
-        if found.error is not None:
-            # So that the end of the error is news, whatever it leaves.
-            target.sent_high_watermark = UNKNOWN
         if found.size:
             self._rank += 1
             target.rank = self._rank

@@ -76,8 +76,8 @@ class SessionMachine(RuleBasedStateMachine):
             self.world.remove(generation=self.generation)
         else:
             self.generation += 1
-            self.world.publish(
-                *topic_records("t", PARTITIONS, replicas=(LOCAL, 2), generation=self.generation)
+            self.world.create(
+                partitions=PARTITIONS, replicas=(LOCAL, 2), generation=self.generation
             )
         self.exists = not self.exists
 

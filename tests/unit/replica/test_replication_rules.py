@@ -216,6 +216,18 @@ def test_rule_4_a_replica_that_is_being_added_counts_at_once() -> None:
     assert world.partition().log.high_watermark == 0
 
 
+def test_rule_4_a_replica_that_is_being_added_counts_even_if_it_is_fenced_by_now() -> None:
+    world = leading(2, isr=(LOCAL,))
+    world.follow(0)
+    world.fence(2)
+
+    world.produce(acks=1)
+    assert world.partition().log.high_watermark == 0
+    world.controller.refuse(IneligibleReplica())
+
+    assert world.partition().log.high_watermark == 1
+
+
 def test_rule_4_a_replica_that_is_being_removed_counts_until_the_controller_agrees() -> None:
     world = leading(2)
     reply = world.produce(timeout_ms=10 * LAG_MS)
