@@ -2,7 +2,8 @@
 
 `LogManager` opens it, `Partition` appends to it and reads from it; as a library it stands alone. It
 never touches the network and never decides who leads. One thread owns it; every method that needs
-the time is told. What the methods give is in `log_results`; reading is in `log_reader`.
+the time is told. What the methods give is in `log_results`, the offsets are in `log_bounds`,
+appending is in `log_appender` and reading in `log_reader`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from millstream.storage.faults import storage_error, storage_errors
 from millstream.storage.loader import LoadRequest, load_log
 from millstream.storage.local_log import LocalLog, SyncJob
 from millstream.storage.log_appender import LogAppender
+from millstream.storage.log_bounds import LogBounds
 from millstream.storage.log_reader import LogReader
 from millstream.storage.log_results import AppendInfo, FetchIsolation
 from millstream.storage.producer_entry import AppendOrigin
@@ -30,42 +32,24 @@ if TYPE_CHECKING:
     from millstream.storage.flusher import FlushJob
     from millstream.storage.loader import LoadedLog
     from millstream.storage.log_results import FetchData, OffsetMetadata
-    from millstream.storage.producer_state import ProducerStateManager
     from millstream.storage.segment import LogSegment
-    from millstream.storage.segments import LogSegments
     from millstream.storage.time_lookup import TimedRecord
     from millstream.storage.transaction_index import AbortedTransaction
     from millstream.storage.verification import VerificationGuard
     from millstream.types import ReadableBuffer
 
 
-class UnifiedLog:
-    """The log of one partition on this broker.
+class UnifiedLog(LogBounds):
+    """The log of one partition on this broker."""
 
-    0 <= log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset, and the
-    recovery point is not above the end either.
-    """
-
-    __slots__ = (
-        "_appender",
-        "_high_watermark",
-        "_is_closed",
-        "_local",
-        "_log_start_offset",
-        "_reader",
-        "epochs",
-        "producers",
-    )
+    __slots__ = ("_appender", "_is_closed", "_reader", "epochs")
 
     def __init__(self, local: LocalLog, loaded: LoadedLog, high_watermark: int) -> None:
         """Use `open`."""
-        self.producers: ProducerStateManager = loaded.producers
+        super().__init__(local, loaded.producers, loaded.log_start_offset)
         self.epochs: LeaderEpochCache = loaded.epochs
-        self._local = local
         self._reader = LogReader(local, loaded.aborted_base_offsets)
         self._appender = LogAppender(local, loaded.producers, loaded.epochs, self._reader)
-        self._log_start_offset = loaded.log_start_offset
-        self._high_watermark = loaded.log_start_offset
         self._is_closed = False
         self.update_high_watermark(high_watermark)
 
@@ -77,66 +61,6 @@ class UnifiedLog:
         loaded = load_log(request)
         local = LocalLog(request, loaded, random or Random())
         return cls(local, loaded, high_watermark)
-
-    # Where it begins and ends.
-
-    @property
-    def directory(self) -> str:
-        """The directory of its files."""
-        return self._local.directory
-
-    @property
-    def config(self) -> LogConfig:
-        """The topic's settings."""
-        return self._local.config
-
-    @property
-    def segments(self) -> LogSegments:
-        """The segments, for reading; only the log changes them."""
-        return self._local.segments
-
-    @property
-    def log_start_offset(self) -> int:
-        """The first offset that may be read."""
-        return self._log_start_offset
-
-    @property
-    def log_end_offset(self) -> int:
-        """The offset of the next record."""
-        return self._local.log_end_offset
-
-    @property
-    def high_watermark(self) -> int:
-        """Everything before it is committed."""
-        return self._high_watermark
-
-    @property
-    def last_stable_offset(self) -> int:
-        """Every transaction before it is decided, and the decision is committed."""
-        unstable = self.producers.first_unstable_offset()
-        if unstable is None or unstable >= self._high_watermark:
-            return self._high_watermark
-        return max(unstable, self._log_start_offset)
-
-    @property
-    def recovery_point(self) -> int:
-        """Everything before it is on disk."""
-        return self._local.recovery_point
-
-    @property
-    def truncation_count(self) -> int:
-        """Changes whenever records are cut off the end."""
-        return self._local.truncation_count
-
-    @property
-    def size(self) -> int:
-        """Bytes of records on this disk."""
-        return self._local.segments.size
-
-    @property
-    def end_metadata(self) -> OffsetMetadata:
-        """Where the log ends, with its place in the files."""
-        return self._local.end
 
     @property
     def is_closed(self) -> bool:
@@ -242,26 +166,7 @@ class UnifiedLog:
         """Where an epoch ended here; its undefined value if the log cannot know."""
         return self.epochs.end_offset_for(epoch, self.log_end_offset)
 
-    def _bound(self, isolation: FetchIsolation) -> int:
-        if isolation is FetchIsolation.LOG_END:
-            return self.log_end_offset
-        is_uncommitted = isolation is FetchIsolation.HIGH_WATERMARK
-        return self._high_watermark if is_uncommitted else self.last_stable_offset
-
-    # Watermarks and the log start.
-
-    def update_high_watermark(self, offset: int) -> int:
-        """Set it, within the log; what it is now. A follower's may go back, a leader's does not."""
-        self._high_watermark = min(max(offset, self._log_start_offset), self.log_end_offset)
-        self.producers.on_high_watermark(self._high_watermark)
-        return self._high_watermark
-
-    def raise_high_watermark(self, offset: int) -> bool:
-        """Move it up; False if it is there already."""
-        if min(offset, self.log_end_offset) <= self._high_watermark:
-            return False
-        self.update_high_watermark(offset)
-        return True
+    # The log start and old segments.
 
     def raise_log_start_offset(self, offset: int) -> bool:
         """Nothing before an offset may be read any more (DeleteRecords); False if that was so.

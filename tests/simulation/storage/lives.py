@@ -131,11 +131,12 @@ class LogLives:
 
     def _description(self) -> tuple[object, ...]:
         log = self.log
+        # A producer whose data is all deleted may be remembered or not.
+        recent = self.model.producers(max(log.log_start_offset, self.deleted_below))
         producers = {
             pid: (entry.epoch, entry.last_sequence, entry.last_offset)
             for pid, entry in log.producers.producers.items()
-            # One whose batches are all deleted may be remembered or not.
-            if pid in self.model.producers(max(log.log_start_offset, self.deleted_below))
+            if pid in recent and recent[pid].last_offset >= 0
         }
         return (
             (log.log_start_offset, log.log_end_offset),
