@@ -16,7 +16,14 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from millstream.storage.file_names import DELETED, LOG, SWAP, segment_file_name
+from millstream.storage.file_names import (
+    CLEANED,
+    DELETED,
+    LOG,
+    SEGMENT_EXTENSIONS,
+    SWAP,
+    segment_file_name,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +43,7 @@ def swap_segments(local: LocalLog, cleaned: LogSegment, replaced: Sequence[LogSe
         _sync_names(local)
     except OSError:
         with suppress(OSError):
-            cleaned.delete_files()
+            _remove_files(local, cleaned.base_offset)
         raise
     cleaned.update_config(local.config)
     local.segments.remove(replaced)
@@ -50,6 +57,15 @@ def swap_segments(local: LocalLog, cleaned: LogSegment, replaced: Sequence[LogSe
         segment.change_suffix(DELETED)
     cleaned.change_suffix("")
     local.names_version += 1
+
+
+def _remove_files(local: LocalLog, base_offset: int) -> None:
+    """For good, or the next start would complete the swap, whatever has happened until then."""
+    for suffix in (SWAP, CLEANED):
+        for extension in SEGMENT_EXTENSIONS:
+            name = segment_file_name(base_offset, extension, suffix)
+            local.filesystem.remove(f"{local.directory}/{name}")
+    _sync_names(local)
 
 
 def _sync_names(local: LocalLog) -> None:
