@@ -162,7 +162,6 @@ def fetch_cases(bench: Bench, index: int) -> dict[str, Callable[[], object]]:
         _BASE_OFFSET.pack_into(records, 0, 0)
         bench.manager.append([("bench", index, records)], 1, 1000, print)
     log, manager = bench.log(index), bench.manager
-    params = FetchParams(500, 1, 1 << 20)
 
     def alone() -> object:
         return log.read(5, 64 << 10, FetchIsolation.HIGH_WATERMARK)
@@ -171,7 +170,7 @@ def fetch_cases(bench: Bench, index: int) -> dict[str, Callable[[], object]]:
         context = manager.fetch_sessions.open(
             0, -1, [FetchTarget("bench", index, 5, 64 << 10)], now_ms=0
         )
-        return manager.fetch(context, params, print)
+        return manager.fetch(context, FetchParams(500, 1, 1 << 20), print)
 
     return {"fetch_64k_log": alone, "fetch_64k_manager": managed}
 

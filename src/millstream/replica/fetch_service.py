@@ -8,15 +8,15 @@ of a follower is its acknowledgement, and is noted once, however often the fetch
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from millstream.errors import ApiError, KafkaStorageError, UnknownServerError
 from millstream.replica.fetch_target import UNKNOWN, PartitionFetch
 from millstream.replica.partition_reader import (
     ENOUGH,
-    READ_LIMITS,
+    REPLICA_LIMITS,
     bytes_available,
+    consumer_limits,
     read_partition,
 )
 from millstream.replica.purgatory import DelayedOperation
@@ -47,8 +47,7 @@ CONSUMER: int = -1
 """The replica id of who is no replica."""
 
 
-@dataclass(frozen=True, slots=True)
-class FetchParams:
+class FetchParams(NamedTuple):
     """What a Fetch request says about itself as a whole."""
 
     max_wait_ms: int
@@ -144,9 +143,10 @@ class FetchService:
     ) -> FetchAnswer | None:
         """See `ReplicaManager.fetch`."""
         max_bytes = min(params.max_bytes, self._fetch_max_bytes)
-        is_replica = params.replica_id >= 0
-        isolation = FetchIsolation.LOG_END if is_replica else params.isolation
-        limits = READ_LIMITS[isolation, is_replica or params.needs_leader]
+        if params.replica_id >= 0:
+            limits = REPLICA_LIMITS
+        else:
+            limits = consumer_limits(params.isolation, needs_leader=params.needs_leader)
         targets = context.targets()
         found, bytes_found = self._read(targets, limits, max_bytes, params)
         min_bytes = min(params.min_bytes, max_bytes)

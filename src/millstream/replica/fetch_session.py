@@ -167,7 +167,7 @@ class FetchContext(FetchInterest):
         uses_topic_ids: bool = False,
     ) -> None:
         """With a `cache` a full fetch becomes a session, if there is room for it."""
-        super().__init__()
+        self.changed = {}
         self._is_waiting = False
         self._uses_topic_ids = uses_topic_ids
         self._asked = asked

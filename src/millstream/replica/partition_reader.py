@@ -56,12 +56,16 @@ class ReadLimits(NamedTuple):
     needs_leader: bool
 
 
-READ_LIMITS: Final = {
-    (isolation, needs_leader): ReadLimits(isolation, needs_leader)
-    for isolation in FetchIsolation
-    for needs_leader in (False, True)
-}
-"""All there are, so that a fetch need not make one."""
+REPLICA_LIMITS: Final = ReadLimits(FetchIsolation.LOG_END, needs_leader=True)
+_UNCOMMITTED: Final = ReadLimits(FetchIsolation.HIGH_WATERMARK, needs_leader=False)
+_UNCOMMITTED_OF_LEADER: Final = ReadLimits(FetchIsolation.HIGH_WATERMARK, needs_leader=True)
+
+
+def consumer_limits(isolation: FetchIsolation, *, needs_leader: bool) -> ReadLimits:
+    """What a consumer may read; nearly always a value that is there already."""
+    if isolation is FetchIsolation.HIGH_WATERMARK:
+        return _UNCOMMITTED_OF_LEADER if needs_leader else _UNCOMMITTED
+    return ReadLimits(isolation, needs_leader)
 
 
 def read_partition(

@@ -100,7 +100,6 @@ class SessionMachine(RuleBasedStateMachine):
         """Fetch it no more."""
         if index in self.offsets and len(self.offsets) > 1:
             del self.offsets[index]
-            self.known.pop(index, None)
             self.changed.discard(index)
             self.forgotten.add(index)
 
@@ -117,6 +116,8 @@ class SessionMachine(RuleBasedStateMachine):
         assert answer.error is None
         assert answer.session_id
         self.session, self.epoch = answer.session_id, self.epoch + 1
+        for index in self.forgotten:
+            self.known.pop(index, None)
         self.changed.clear()
         self.forgotten.clear()
         self.take(answer)
@@ -154,5 +155,5 @@ class SessionMachine(RuleBasedStateMachine):
         assert {index: self.known.get(index) for index in self.offsets} == full
 
 
-SessionMachine.TestCase.settings = settings(stateful_step_count=40, max_examples=60)
+SessionMachine.TestCase.settings = settings(stateful_step_count=40)
 TestSessions = SessionMachine.TestCase

@@ -147,5 +147,5 @@ class HighWatermarkMachine(RuleBasedStateMachine):
             assert partition.isr == partition.maximal_isr
 
 
-HighWatermarkMachine.TestCase.settings = settings(stateful_step_count=40, max_examples=60)
+HighWatermarkMachine.TestCase.settings = settings(stateful_step_count=40)
 TestHighWatermark = HighWatermarkMachine.TestCase
