@@ -150,13 +150,11 @@ class FetchService:
         targets = context.targets()
         found, bytes_found = self._read(targets, limits, max_bytes, params)
         min_bytes = min(params.min_bytes, max_bytes)
-        now_ms = self._clock.monotonic_ms()
         if bytes_found >= min_bytes or params.max_wait_ms <= 0 or context.is_empty:
-            return context.finish(targets, found, now_ms)
+            return context.finish(targets, found)
         context.begin_waiting(found)
-        operation = DelayedFetch(
-            self, context, limits, min_bytes, max_bytes, done, now_ms + params.max_wait_ms
-        )
+        deadline_ms = self._clock.monotonic_ms() + params.max_wait_ms
+        operation = DelayedFetch(self, context, limits, min_bytes, max_bytes, done, deadline_ms)
         self._purgatory.watch(operation, (context.interest,))
         return None
 
@@ -164,7 +162,7 @@ class FetchService:
         """Answer a fetch that has waited."""
         targets = context.targets()
         found, _ = self._read(targets, limits, max_bytes)
-        return context.finish(targets, found, self._clock.monotonic_ms())
+        return context.finish(targets, found)
 
     def available(self, target: FetchTarget, limits: ReadLimits) -> int:
         """How many bytes a waiting fetch would get of one of its partitions."""

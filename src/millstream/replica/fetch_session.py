@@ -151,6 +151,7 @@ class FetchContext(FetchInterest):
         "_asked",
         "_cache",
         "_is_waiting",
+        "_now_ms",
         "_session",
         "_session_epoch",
         "_uses_topic_ids",
@@ -165,8 +166,10 @@ class FetchContext(FetchInterest):
         cache: FetchSessionCache | None = None,
         is_follower: bool = False,
         uses_topic_ids: bool = False,
+        now_ms: int = 0,
     ) -> None:
         """With a `cache` a full fetch becomes a session, if there is room for it."""
+        self._now_ms = now_ms
         self.changed = {}
         self._is_waiting = False
         self._uses_topic_ids = uses_topic_ids
@@ -208,7 +211,7 @@ class FetchContext(FetchInterest):
                 self.changed[target] = None
 
     def finish(
-        self, targets: Sequence[FetchTarget], found: Sequence[PartitionFetch], now_ms: int
+        self, targets: Sequence[FetchTarget], found: Sequence[PartitionFetch]
     ) -> FetchAnswer:
         """What goes into the response, of what was read for the targets."""
         if self._session is not None:
@@ -218,17 +221,15 @@ class FetchContext(FetchInterest):
                 target.stop_watching()
         session_id = NO_SESSION_ID
         if self._cache is not None:
-            session_id = self._create_session(self._cache, found, now_ms)
+            session_id = self._create_session(self._cache, found)
         return FetchAnswer(session_id, list(zip(targets, found, strict=True)))
 
-    def _create_session(
-        self, cache: FetchSessionCache, found: Sequence[PartitionFetch], now_ms: int
-    ) -> int:
+    def _create_session(self, cache: FetchSessionCache, found: Sequence[PartitionFetch]) -> int:
         session = cache.create(
             self._asked,
             is_follower=self.is_follower,
             uses_topic_ids=self._uses_topic_ids,
-            now_ms=now_ms,
+            now_ms=self._now_ms,
         )
         if session is None:
             return NO_SESSION_ID

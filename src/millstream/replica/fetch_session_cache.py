@@ -81,6 +81,7 @@ class FetchSessionCache:
                 cache=self if epoch == INITIAL_EPOCH else None,
                 is_follower=is_follower,
                 uses_topic_ids=uses_topic_ids,
+                now_ms=now_ms,
             )
         session = self._require(session_id, epoch, uses_topic_ids=uses_topic_ids)
         session.update(asked, forgotten)
