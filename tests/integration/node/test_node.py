@@ -1,0 +1,311 @@
+"""A node in this process, on a simulated disk and a clock by hand: what time and faults bring."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from millstream.clock import ManualClock
+from millstream.controller.decision import RequestContext
+from millstream.errors import KafkaStorageError
+from millstream.metadata.snapshot_files import BOOTSTRAP_SNAPSHOT
+from millstream.node.broker_lifecycle import BrokerState
+from millstream.node.config import node_config
+from millstream.node.node import Node
+from millstream.protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from millstream.testing.sim_filesystem import SimFileSystem
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine
+
+    from millstream.protocol.message import Message
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+
+WAIT_SECONDS_MAX = 30
+
+
+class World:
+    """A machine: its disk, its time, and the nodes that ran on it."""
+
+    def __init__(self, seed: int = 1, **given: str) -> None:
+        self.seed = seed
+        self.clock = ManualClock()
+        self.disk = SimFileSystem(Random(seed), clock=self.clock)
+        self.given = {
+            "log.dirs": "/data",
+            "listeners": "PLAINTEXT://localhost:0",
+            **{name.replace("_", "."): value for name, value in given.items()},
+        }
+        self.fatal: list[Exception] = []
+
+    @asynccontextmanager
+    async def node(self) -> AsyncIterator[Node]:
+        """A node that is killed at the end, unless it was stopped."""
+        node = Node(
+            node_config(self.given),
+            clock=self.clock,
+            filesystem=self.disk,
+            random=Random(self.seed),
+            on_fatal=self.fatal.append,
+        )
+        await node.start()
+        try:
+            yield node
+        finally:
+            await node.kill()
+
+    async def advance(self, node: Node, ms: int, step_ms: int = 500) -> None:
+        """Let time pass, and everything that is due happen."""
+        for _ in range(0, ms, step_ms):
+            self.clock.advance(step_ms)
+            node.timers.fire_due()
+            await asyncio.sleep(0.002)
+
+
+def run(scenario: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(scenario, 100))
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(WAIT_SECONDS_MAX):
+        while not holds():  # noqa: ASYNC110 - what is waited for has no event
+            await asyncio.sleep(0.001)
+
+
+async def create_topic(node: Node, name: str, partitions: int = 1) -> int:
+    """Ask the controller; the error code."""
+    answers: list[Message] = []
+    assert node.broker is not None
+    request = CreateTopicsRequest(
+        topics=[
+            CreatableTopic(
+                name=name,
+                num_partitions=-1,
+                replication_factor=-1,
+                assignments=[
+                    CreatableReplicaAssignment(partition_index=number, broker_ids=[1])
+                    for number in range(partitions)
+                ],
+            )
+        ],
+        timeout_ms=1000,
+    )
+    node.broker._channel.submit(request, RequestContext(version=7), answers.append)
+    await until(lambda: bool(answers))
+    (answer,) = answers
+    assert isinstance(answer, CreateTopicsResponse)
+    return answer.topics[0].error_code
+
+
+def topics_of(node: Node) -> set[str]:
+    assert node.shared is not None
+    return set(node.shared.metadata.topic_names())
+
+
+def test_a_topic_can_be_used_when_its_creation_is_answered() -> None:
+    async def scenario() -> None:
+        async with World().node() as node:
+            assert node.broker is not None
+            assert await create_topic(node, "orders", 2) == 0
+
+            partition = node.broker.replicas.partition("orders", 1)
+            assert partition.is_leader
+
+    run(scenario())
+
+
+def test_a_broker_stays_alive_by_its_heartbeats() -> None:
+    async def scenario() -> None:
+        world = World()
+        async with world.node() as node:
+            assert node.shared is not None
+
+            await world.advance(node, 60_000)
+
+            assert node.shared.metadata.is_alive(1)
+
+    run(scenario())
+
+
+def test_a_broker_that_slept_is_fenced_and_comes_back() -> None:
+    async def scenario() -> None:
+        world = World()
+        async with world.node() as node:
+            assert node.shared is not None
+            assert node.broker is not None
+            await create_topic(node, "orders")
+            metadata = node.shared.metadata
+            seen: list[bool] = []
+
+            # As a suspended machine does: much time at once.
+            world.clock.advance(60_000)
+            for _ in range(100):
+                node.timers.fire_due()
+                await asyncio.sleep(0.002)
+                seen.append(metadata.is_alive(1))
+                world.clock.advance(50)
+
+            assert seen[-1]
+            assert node.broker.state is BrokerState.RUNNING
+            await until(lambda: metadata.leader_of("orders", 0) == 1)
+
+    run(scenario())
+
+
+def test_a_stop_hands_over_and_the_next_start_need_not_recover() -> None:
+    async def scenario() -> None:
+        world = World()
+        async with world.node() as node:
+            assert node.broker is not None
+            await create_topic(node, "orders")
+            first_epoch = node.broker.broker_epoch
+            await node.stop()
+            assert node.broker.state is BrokerState.SHUTTING_DOWN
+        async with world.node() as node:
+            assert node.broker is not None
+            assert node.broker.logs.previous_broker_epoch == first_epoch
+            assert all(each.was_clean for each in node.broker.logs.directories)
+            await until(lambda: node.broker is not None and _leads(node, "orders"))
+
+    run(scenario())
+
+
+def _leads(node: Node, topic: str) -> bool:
+    assert node.broker is not None
+    return node.broker.replicas.partition(topic, 0).is_leader
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_was_answered_survives_a_power_loss_at_any_moment(seed: int) -> None:
+    async def scenario() -> None:
+        world, random = World(seed), Random(seed)
+        created: set[str] = set()
+        for round_number in range(3):
+            async with world.node() as node:
+                assert created <= topics_of(node)
+                for number in range(random.randint(1, 6)):
+                    name = f"topic-{round_number}-{number}"
+                    assert await create_topic(node, name) == 0
+                    created.add(name)
+                after = world.disk.after_power_loss()
+            world.disk = after
+
+    run(scenario())
+
+
+def test_many_changes_make_a_snapshot_from_which_the_next_start_begins() -> None:
+    async def scenario() -> None:
+        world = World(metadata_log_max_record_bytes_between_snapshots="500")
+        async with world.node() as node:
+            assert node.shared is not None
+            log = node.shared.log
+            for number in range(20):
+                assert await create_topic(node, f"topic-{number}") == 0
+            await until(lambda: len(list(log.snapshots())) > 2)
+            topics = topics_of(node)
+        async with world.node() as node:
+            assert node.shared is not None
+            assert topics_of(node) == topics
+            latest = node.shared.log.latest_snapshot
+            assert latest is not None
+            assert latest != BOOTSTRAP_SNAPSHOT
+
+    run(scenario())
+
+
+def test_snapshots_make_room_by_the_rules_of_retention() -> None:
+    async def scenario() -> None:
+        world = World(
+            metadata_log_max_record_bytes_between_snapshots="1000", metadata_max_retention_bytes="1"
+        )
+        async with world.node() as node:
+            assert node.shared is not None
+            log = node.shared.log
+            for number in range(30):
+                assert await create_topic(node, f"topic-{number}") == 0
+            await until(lambda: log.start_offset > 0)
+            topics = topics_of(node)
+        async with world.node() as node:
+            assert topics_of(node) == topics
+
+    run(scenario())
+
+
+def test_a_stop_after_many_records_takes_a_snapshot() -> None:
+    async def scenario() -> None:
+        world = World()
+        async with world.node() as node:
+            assert node.shared is not None
+            assert await create_topic(node, "wide", 1100) == 0
+            await node.stop()
+            assert node.shared.log.latest_snapshot != BOOTSTRAP_SNAPSHOT
+        async with world.node() as node:
+            assert topics_of(node) == {"wide"}
+
+    run(scenario())
+
+
+def test_a_metadata_log_that_cannot_be_synced_ends_the_node() -> None:
+    async def scenario() -> None:
+        world = World()
+        async with world.node() as node:
+            assert node.shared is not None
+            assert node.broker is not None
+            answers: list[Message] = []
+
+            def fail(operation: str, path: str, _: int) -> None:
+                if operation == "sync" and "__cluster_metadata" in path:
+                    raise OSError(5, "input/output error")
+
+            world.disk.before_operation = fail
+            topic = CreatableTopic(name="orders", num_partitions=1, replication_factor=1)
+            request = CreateTopicsRequest(topics=[topic])
+            node.broker._channel.submit(request, RequestContext(version=7), answers.append)
+            await until(lambda: bool(world.fatal))
+
+            assert answers == []
+            world.disk.before_operation = None
+
+    run(scenario())
+
+
+def test_one_of_two_disks_that_fails_takes_only_its_partitions() -> None:
+    async def scenario() -> None:
+        world = World(log_dirs="/meta,/other")
+        async with world.node() as node:
+            assert node.broker is not None
+            assert node.shared is not None
+            assert await create_topic(node, "wide", 8) == 0
+            metadata = node.shared.metadata
+
+            def placed() -> dict[str, int]:
+                topic = metadata.topic("wide")
+                assert topic is not None
+                found: dict[str, int] = {}
+                for each in topic.partitions.values():
+                    found[str(each.directories[0])] = found.get(str(each.directories[0]), 0) + 1
+                return found
+
+            ids = {str(each.directory_id) for each in node.broker.logs.directories}
+            await until(lambda: set(placed()) == ids)
+
+            world.disk.fail_directory("/other")
+            other = node.broker.logs.directories[1]
+            node.broker.logs._registry.fail(other, KafkaStorageError("the disk is gone"))
+            await until(
+                lambda: sum(metadata.leader_of("wide", number) is None for number in range(8)) == 4
+            )
+            assert metadata.is_alive(1)
+            assert world.fatal == []
+
+    run(scenario())
