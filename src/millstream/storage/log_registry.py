@@ -121,10 +121,10 @@ class LogRegistry:
             raise slot.fault
         try:
             log = self.load(slot)
+            self.publish(slot, log)
         except KafkaStorageError as error:
             self.note_error(slot.directory, error)
             raise
-        self.publish(slot, log)
         return log
 
     def load(self, slot: LogSlot, progress: Callable[[int, int], None] | None = None) -> UnifiedLog:
@@ -150,7 +150,22 @@ class LogRegistry:
     def publish(self, slot: LogSlot, log: UnifiedLog) -> None:
         """The log is there for all."""
         slot.log = log
+        try:
+            self._withdraw_false_recovery_point(slot, log)
+        except KafkaStorageError:
+            slot.log = None
+            raise
         self.note_config(slot)
+
+    def _withdraw_false_recovery_point(self, slot: LogSlot, log: UnifiedLog) -> None:
+        """A log may end before what the checkpoint calls safe, because its end was lost.
+
+        Other records will have those offsets, and no checkpoint may vouch for them after a crash.
+        """
+        checkpoint = slot.directory.recovery_points
+        if checkpoint.highest(slot.partition) > log.recovery_point:
+            with storage_errors(checkpoint.path, "lowering a recovery point"):
+                checkpoint.write(slot.directory.recovery_point_table())
 
     def note_config(self, slot: LogSlot) -> None:
         """A log has new settings: remember those that give the tasks work."""

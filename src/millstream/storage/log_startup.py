@@ -129,8 +129,13 @@ class LogStartup:
 
     def _take_result(self, slot: LogSlot, result: UnifiedLog | KafkaStorageError) -> None:
         if not isinstance(result, KafkaStorageError):
-            self._registry.publish(slot, result)
-        elif not self._registry.note_error(slot.directory, result):
+            try:
+                self._registry.publish(slot, result)
+            except KafkaStorageError as error:
+                result = error
+            else:
+                return
+        if not self._registry.note_error(slot.directory, result):
             # The disk works but the log does not: it alone stays out of service.
             _logger.error("%s is out of service: %s", slot.path, result)
             slot.fault = result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
@@ -10,9 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from millstream.errors import KafkaStorageError
-from millstream.storage.checkpoint import (
-    LEADER_EPOCH_FILE,
-)
+from millstream.storage.checkpoint import LEADER_EPOCH_FILE, RECOVERY_POINT_FILE, read_offsets
 from millstream.storage.filesystem import write_atomically
 from millstream.storage.log_recovery import LogRecovery, RecoveryProgress
 from millstream.storage.meta_properties import (
@@ -225,3 +224,61 @@ def test_what_was_committed_is_there_after_a_power_loss(seed: int) -> None:
             assert manager.stop() == {}
         assert isinstance(broker.filesystem, SimFileSystem)
         broker = restarted(broker, broker.filesystem.after_power_loss())
+
+
+def test_a_recovery_point_beyond_the_end_that_was_found_is_withdrawn_at_once(
+    broker: Broker,
+) -> None:
+    manager = broker.start()
+    log = manager.get_or_create(ORDERS, is_new=True)
+    end = append(log, 3)
+    broker.commit(log)
+    broker.settle()
+    broker.pass_time(60_000)
+    [path] = [each for each in broker.paths if read_recovery_point(broker, each) == end]
+    manager.abandon()
+    lose_the_end_of(broker.filesystem, f"{path}/{ORDERS}")
+    again = restarted(broker)
+
+    again.start()
+
+    # New records will have these offsets; after another crash nobody may vouch for them.
+    found = again.manager.get(ORDERS)
+    assert found is not None
+    assert found.log_end_offset == end - 1
+    assert read_recovery_point(again, path) == end - 1
+
+
+@pytest.mark.parametrize("is_clean", [False, True])
+def test_a_log_whose_recovery_point_cannot_be_withdrawn_is_not_served(is_clean: bool) -> None:
+    filesystem, directory = SimFileSystem(Random(1)), "/data"
+    filesystem.make_directory(directory)
+    broker = Broker(filesystem, (f"{directory}/one",)).format()
+    manager = broker.start()
+    append(manager.get_or_create(ORDERS, is_new=True), 3)
+    manager.stop(1)
+    lose_the_end_of(filesystem, f"{directory}/one/{ORDERS}")
+    if not is_clean:
+        filesystem.remove(f"{directory}/one/{CLEAN_SHUTDOWN_FILE}")
+    again = restarted(broker)
+
+    def refuse(operation: str, path: str, size: int) -> None:
+        if operation == "write" and RECOVERY_POINT_FILE in path:
+            raise OSError(errno.ENOSPC, "no space left", path)
+
+    filesystem.before_operation = refuse
+    again.start()
+
+    with pytest.raises(KafkaStorageError, match="recovery point"):
+        again.manager.get(ORDERS)
+
+
+def read_recovery_point(broker: Broker, path: str) -> int | None:
+    return read_offsets(broker.filesystem, f"{path}/{RECOVERY_POINT_FILE}").get(ORDERS)
+
+
+def lose_the_end_of(filesystem: FileSystem, log_directory: str) -> None:
+    """Cut off the last byte of a log, as a disk may that was not told to sync."""
+    file = filesystem.open(f"{log_directory}/{'0' * 20}.log", create=False)
+    file.truncate(file.size() - 1)
+    file.close()
