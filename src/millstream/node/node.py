@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from millstream.node.config import NodeConfig
     from millstream.protocol.message import Message
     from millstream.raft.effects import Peer
+    from millstream.server.api_server import ApiServer
     from millstream.storage.filesystem import FileSystem
 
 _logger = logging.getLogger(__name__)
@@ -76,7 +77,7 @@ class Node:
         filesystem: FileSystem | None = None,
         random: Random | None = None,
         on_fatal: Callable[[Exception], None] = lambda error: None,
-        intercept: Callable[[RequestHandler], RequestHandler] = lambda handle: handle,
+        intercept: Callable[[ApiServer], RequestHandler] = lambda apis: apis.handle,
     ) -> None:
         """`on_fatal` hears of what the node cannot go on after; the owner then stops it.
 
@@ -294,10 +295,10 @@ class Node:
             name = endpoint.listener_name
             if endpoint in self.controller_endpoints and self._controller_apis is not None:
                 apis = self._controller_apis
-                self.sockets.serve(name, self._intercept(apis.handle), apis.apis)
+                self.sockets.serve(name, self._intercept(apis), apis.apis)
             elif self.broker is not None:
                 broker_apis = self.broker.apis
-                self.sockets.serve(name, self._intercept(broker_apis.handle), broker_apis.apis)
+                self.sockets.serve(name, self._intercept(broker_apis), broker_apis.apis)
 
     # Stop.
 

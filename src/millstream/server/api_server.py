@@ -72,6 +72,18 @@ class ApiServer:
             return PENDING
         return self._encode(exchange, response)
 
+    def refuse(self, request: Request, error: ApiError) -> Response | Outcome:
+        """Answer that all of a request failed, without doing anything of it."""
+        api_key, version = request.api_key, request.api_version
+        handler = self._handlers.get(api_key)
+        if handler is None or not API_BY_KEY[api_key].released.covers(version):
+            return self.handle(request)
+        message = self._request_classes[api_key].decode(
+            request.buffer[: request.end], version, request.body
+        )
+        failure = handler.fail(message, error, version)
+        return encode_response(failure, version, request.correlation_id)
+
     def close(self) -> None:
         """Answer everything that still waits: the node stops, and whether it was done is open."""
         for exchange in list(self._pending):

@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from millstream.clock import Clock
+    from millstream.errors import ApiError
     from millstream.metadata.cache import KRaftMetadataCache
     from millstream.network.request import Outcome, Request, Response
     from millstream.replica.replica_manager import ReplicaManager
@@ -161,6 +162,14 @@ class KafkaApis(ApiServer):
             name = API_BY_KEY[api_key].api_name
             _logger.exception("%s could not be answered", name)
             return hot.fail(request, UnknownServerError(f"the broker failed to answer: {error!r}"))
+
+    def refuse(self, request: Request, error: ApiError) -> Response | Outcome:
+        """Answer that all of a request failed, without doing anything of it."""
+        if request.api_key == _PRODUCE:
+            return self._produce.fail(request, error)
+        if request.api_key == _FETCH:
+            return self._fetch.fail(request, error)
+        return super().refuse(request, error)
 
 
 def _advertised(handlers: Mapping[ApiKey, Handler]) -> dict[ApiKey, VersionRange]:
