@@ -56,6 +56,7 @@ from tests.unit.storage.batches import NOW_MS, batch_bytes
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from millstream.clock import Clock
     from millstream.controller.decision import RequestContext
     from millstream.protocol.message import Message
     from millstream.replica.isr import IsrProposal
@@ -198,9 +199,11 @@ class Broker:
         brokers: Sequence[int] = (NODE_ID,),
         with_telemetry: bool = True,
         fetch_session_slots: int = 1000,
+        clock: Clock | None = None,
         **controller: Any,
     ) -> None:
-        self.clock = ManualClock(NOW_MS)
+        self.manual_clock = ManualClock(NOW_MS)
+        self.clock: Clock = clock or self.manual_clock
         self.events: deque[Callable[[], None]] = deque()
         self.metadata = KRaftMetadataCache()
         self.settings = Settings(given=given or {})
@@ -294,7 +297,7 @@ class Broker:
 
     def pass_time(self, ms: int) -> None:
         """Let time pass, and what becomes due happen."""
-        self.clock.advance(ms)
+        self.manual_clock.advance(ms)
         self.replicas.tick()
         self.settle()
 

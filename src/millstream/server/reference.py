@@ -1,0 +1,69 @@
+"""The reference page of the APIs that are answered, as Markdown, from what is really served.
+
+A test keeps the committed page, docs/reference/apis.md, current.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from millstream.protocol.api import ApiKey, advertised
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from millstream.protocol.api import Listener
+    from millstream.protocol.notation import VersionRange
+
+_REMARKS: Final[Mapping[ApiKey, str]] = {
+    ApiKey.PRODUCE: "listed from 0 because librdkafka stops compressing otherwise; 0-2 are refused",
+    ApiKey.FIND_COORDINATOR: (
+        "listed because librdkafka does without lz4 otherwise. There are no coordinators yet: "
+        "COORDINATOR_NOT_AVAILABLE for groups, UNSUPPORTED_VERSION for transactions and shares"
+    ),
+    ApiKey.INIT_PRODUCER_ID: "without a transactional id; with one: UNSUPPORTED_VERSION",
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: "only if the node has a receiver of client metrics",
+    ApiKey.PUSH_TELEMETRY: "only if the node has a receiver of client metrics",
+}
+
+_INTRODUCTION: Final = """\
+# APIs
+
+The requests of the Kafka protocol that a Millstream node answers, and in which versions. A client
+learns the same from ApiVersions: what is not built is not listed. A request that is not listed here
+ends its connection, as in Apache Kafka.
+
+This page is made from the tables that the node itself uses.
+"""
+
+
+def render_apis(
+    broker: Mapping[ApiKey, VersionRange], controller: Mapping[ApiKey, VersionRange]
+) -> str:
+    """The page, for what brokers and controllers serve."""
+    return "\n".join(
+        [
+            _INTRODUCTION,
+            _section("On a broker's listeners", broker, "broker"),
+            _section("On a controller's listener", controller, "controller"),
+        ]
+    )
+
+
+def _section(title: str, served: Mapping[ApiKey, VersionRange], listener: Listener) -> str:
+    rows = [
+        f"| {int(api)} | {api.api_name} | {versions} | {_REMARKS.get(api, '')} |"
+        for api, versions in sorted(served.items())
+    ]
+    absent = [api.api_name for api in sorted(advertised(listener)) if api not in served]
+    lines = [
+        f"## {title}",
+        "",
+        "| key | API | versions | |",
+        "|---|---|---|---|",
+        *rows,
+        "",
+        f"Not yet: {', '.join(absent)}.",
+        "",
+    ]
+    return "\n".join(lines)

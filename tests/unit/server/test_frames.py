@@ -1,0 +1,234 @@
+"""The short ways of Produce and Fetch say the same as the generated code, byte for byte."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millstream.protocol.frame import encode_response
+from millstream.protocol.messages import fetch, produce
+from millstream.replica.append_service import AppendResult
+from millstream.replica.fetch_session import FetchAnswer
+from millstream.replica.fetch_target import FetchTarget, PartitionFetch
+from millstream.server import fetch_frames, produce_frames
+from millstream.types import Uuid
+from tests.unit.storage.batches import batch_bytes
+
+if TYPE_CHECKING:
+    from millstream.protocol.message import Message
+
+INT32 = st.integers(-(2**31), 2**31 - 1)
+INT64 = st.integers(-(2**63), 2**63 - 1)
+TOPIC_ID = Uuid(b"0123456789abcdef")
+NAMES = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1, max_size=249)
+
+
+class Slice:
+    """Stands for records in a file."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.length = len(data)
+
+    def __len__(self) -> int:
+        return self.length
+
+
+def body(message: Message, version: int) -> tuple[memoryview, int, int]:
+    """A body inside a larger buffer, as the network has it."""
+    encoded = message.encode(version)
+    return memoryview(bytearray(b"\xaa" * 7 + encoded + b"\xbb" * 7)), 7, 7 + len(encoded)
+
+
+def produce_request(name: str, acks: int, timeout_ms: int, index: int) -> produce.ProduceRequest:
+    return produce.ProduceRequest(
+        acks=acks,
+        timeout_ms=timeout_ms,
+        topic_data=[
+            produce.TopicProduceData(
+                name=name,
+                topic_id=TOPIC_ID,
+                partition_data=[produce.PartitionProduceData(index=index, records=batch_bytes())],
+            )
+        ],
+    )
+
+
+@given(st.integers(3, 13), NAMES, st.integers(-1, 1), INT32, INT32)
+def test_produce_is_read_as_the_decoder_reads_it(
+    version: int, name: str, acks: int, timeout_ms: int, index: int
+) -> None:
+    request = produce_request(name, acks, timeout_ms, index)
+
+    single = produce_frames.READERS[version](*body(request, version))
+
+    if single is None:
+        assert version >= 9
+        assert len(name) > 126
+        return
+    assert single[:3] == (acks, timeout_ms, name if version < 13 else TOPIC_ID)
+    assert (single.partition, bytes(single.records)) == (index, batch_bytes())
+
+
+@given(st.integers(3, 13), st.data())
+def test_damaged_produce_requests_are_left_to_the_decoder(
+    version: int, data: st.DataObject
+) -> None:
+    buffer, start, end = body(produce_request("orders", -1, 1000, 0), version)
+    cut = data.draw(st.integers(start, end - 1))
+
+    try:
+        single = produce_frames.READERS[version](buffer, start, cut)
+    except (IndexError, UnicodeDecodeError):
+        single = None
+
+    assert single is None
+
+
+@given(st.integers(3, 13), NAMES.filter(lambda n: len(n) < 127), INT32, INT64, INT64, INT64, INT32)
+def test_produce_is_answered_as_the_encoder_would(
+    version: int, name: str, index: int, base: int, time: int, start: int, correlation_id: int
+) -> None:
+    request = produce_request(name, 1, 0, index)
+    single = produce_frames.READERS[version](*body(request, version))
+    assert single is not None
+
+    answer = produce_frames.WRITERS[version](
+        correlation_id, single, AppendResult(None, base, time, start)
+    )
+
+    partition = produce.PartitionProduceResponse(
+        index=index, base_offset=base, log_append_time_ms=time, log_start_offset=start
+    )
+    topic = produce.TopicProduceResponse(
+        name=name, topic_id=TOPIC_ID, partition_responses=[partition]
+    )
+    response = produce.ProduceResponse(responses=[topic])
+    assert answer == encode_response(response, version, correlation_id)
+
+
+@pytest.mark.parametrize("version", [9, 10, 11, 15, 16, 17, 18])
+@pytest.mark.parametrize("has_partition", [False, True])
+def test_fetch_is_read_as_the_decoder_reads_it(version: int, has_partition: bool) -> None:
+    asked = fetch.FetchPartition(
+        partition=3,
+        current_leader_epoch=4,
+        fetch_offset=5,
+        last_fetched_epoch=6 if version >= 12 else -1,
+        log_start_offset=7,
+        partition_max_bytes=8,
+    )
+    request = fetch.FetchRequest(
+        max_wait_ms=1,
+        min_bytes=2,
+        max_bytes=3,
+        isolation_level=1,
+        session_id=9,
+        session_epoch=10,
+        topics=[fetch.FetchTopic(topic="orders", topic_id=TOPIC_ID, partitions=[asked])]
+        if has_partition
+        else [],
+    )
+
+    plain = fetch_frames.READERS[version](*body(request, version))
+
+    assert plain is not None
+    assert plain[:6] == (1, 2, 3, 1, 9, 10)
+    assert len(plain.targets) == has_partition
+    for target in plain.targets:
+        assert target.topic == ("orders" if version < 13 else TOPIC_ID)
+        assert (target.index, target.fetch_offset, target.partition_max_bytes) == (3, 5, 8)
+        assert (target.current_leader_epoch, target.log_start_offset) == (4, 7)
+        assert target.last_fetched_epoch == (6 if version >= 12 else -1)
+
+
+@pytest.mark.parametrize("version", [11, 15, 18])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"replica_id": 2},
+        {"rack_id": "a"},
+        {"forgotten_topics_data": [fetch.ForgottenTopic(topic="o", partitions=[0])]},
+        {"topics": [fetch.FetchTopic(topic="a"), fetch.FetchTopic(topic="b")]},
+        {"topics": [fetch.FetchTopic(topic="a", partitions=[fetch.FetchPartition()] * 2)]},
+    ],
+)
+def test_uncommon_fetches_are_left_to_the_decoder(version: int, change: dict[str, object]) -> None:
+    if version >= 15 and "replica_id" in change:
+        change = {"replica_state": fetch.ReplicaState(replica_id=2)}
+    request = fetch.FetchRequest(session_id=1, session_epoch=1, **change)  # type: ignore[arg-type]
+
+    assert fetch_frames.READERS[version](*body(request, version)) is None
+
+
+found_partitions = st.lists(
+    st.tuples(
+        st.sampled_from(["orders", "other"]),
+        st.integers(0, 5),
+        st.builds(
+            PartitionFetch,
+            st.none(),
+            INT64,
+            INT64,
+            INT64,
+            st.none() | st.binary(min_size=1, max_size=300).map(Slice),
+            st.sampled_from([None, ()]),
+        ),
+    ),
+    max_size=5,
+)
+
+
+@given(st.integers(4, 18), found_partitions, INT32, INT32)
+def test_fetch_is_answered_as_the_encoder_would(
+    version: int,
+    found: list[tuple[str, int, PartitionFetch]],
+    session_id: int,
+    correlation_id: int,
+) -> None:
+    ids = {"orders": TOPIC_ID, "other": Uuid(b"fedcba9876543210")}
+    if version < 7:
+        session_id = 0
+    answer = FetchAnswer(
+        session_id,
+        [
+            (FetchTarget(ids[topic] if version >= 13 else topic, index, 0, 0), each)
+            for topic, index, each in found
+        ],
+    )
+
+    parts = fetch_frames.write_plain(answer, version, correlation_id)
+
+    written = b"".join(getattr(part, "data", part) for part in parts)
+    assert written == encode_response(expected(found, ids, session_id), version, correlation_id)
+
+
+def expected(
+    found: list[tuple[str, int, PartitionFetch]], ids: dict[str, Uuid], session_id: int
+) -> fetch.FetchResponse:
+    """The same answer as a message; neighbours of one topic share its entry."""
+    response = fetch.FetchResponse(session_id=session_id)
+    last = None
+    for topic, index, each in found:
+        if topic != last:
+            response.responses.append(
+                fetch.FetchableTopicResponse(topic=topic, topic_id=ids[topic])
+            )
+            last = topic
+        aborted: list[fetch.AbortedTransaction] | None = (
+            None if each.aborted_transactions is None else []
+        )
+        response.responses[-1].partitions.append(
+            fetch.PartitionData(
+                partition_index=index,
+                high_watermark=each.high_watermark,
+                last_stable_offset=each.last_stable_offset,
+                log_start_offset=each.log_start_offset,
+                aborted_transactions=aborted,
+                records=each.records.data if each.records else b"",  # type: ignore[attr-defined]
+            )
+        )
+    return response
