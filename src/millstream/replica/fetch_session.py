@@ -189,11 +189,6 @@ class FetchContext(FetchInterest):
         """Whether nothing is asked for."""
         return self._session is None and not self._asked
 
-    @property
-    def session_id(self) -> int:
-        """The session of an incremental fetch; 0 for others."""
-        return NO_SESSION_ID if self._session is None else self._session.id
-
     def targets(self) -> Sequence[FetchTarget]:
         """What is to be read now, in order."""
         return self._asked if self._session is None else self._session.candidates()

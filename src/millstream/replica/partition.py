@@ -4,8 +4,7 @@
 followers and the time, and carries out what it decides. It has no hands: it changes its log and
 itself, and answers with what is to be done. How it is read is in `partition_reader`.
 
-A broker that is alone in sync is the common case: then the high watermark is the log's end, or
-what the disk has of it where the topic's durability asks for that.
+Most brokers are alone in sync: then the high watermark is the log's end, or what is on disk of it.
 """
 
 from __future__ import annotations
@@ -398,5 +397,4 @@ class Partition:
         return proposal
 
     def __repr__(self) -> str:
-        role = "leader" if self.is_leader else "follower"
-        return f"Partition({self.name}, {role}, epoch {self.leader_epoch})"
+        return f"Partition({self.name}, leader {self.leader_id}, epoch {self.leader_epoch})"

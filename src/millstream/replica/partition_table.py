@@ -44,9 +44,6 @@ class PartitionTable:
         for partitions in self._by_name.values():
             yield from partitions.values()
 
-    def __len__(self) -> int:
-        return sum(map(len, self._by_name.values()))
-
     def get(self, name: TopicPartition) -> Partition | None:
         """A partition of this broker, or None."""
         partitions = self._by_name.get(name.topic)

@@ -6,8 +6,6 @@ Metadata comes as records, time stands still, and what is deferred waits until t
 from __future__ import annotations
 
 from collections import deque
-from concurrent.futures import Executor, Future
-from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -38,19 +36,18 @@ from millstream.storage.log_directory import format_directory
 from millstream.storage.log_manager import LogManager
 from millstream.storage.log_results import FetchIsolation
 from millstream.testing.sim_filesystem import SimFileSystem
-from millstream.types import TopicPartition, Uuid
+from millstream.types import Uuid
+from tests.unit.replica.fakes import FakeController, InlineExecutor
 from tests.unit.storage.batches import NOW_MS, batch_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
-    from millstream.errors import ApiError
     from millstream.protocol.message import Message
     from millstream.replica.append_service import AppendResult
     from millstream.replica.fetch_session import FetchAnswer, FetchContext
-    from millstream.replica.isr import IsrProposal
     from millstream.replica.partition import Partition
-    from millstream.replica.ports import IsrAnswered, TransactionVerifier
+    from millstream.replica.ports import TransactionVerifier
     from millstream.replica.record_deletion import DeleteResult
     from millstream.replica.replica_selector import ReplicaSelector
 
@@ -64,73 +61,6 @@ LAG_MS = 30_000
 def topic_id(name: str, generation: int = 0) -> Uuid:
     """The id of a topic in tests: its name, and how often it was made anew."""
     return Uuid(name.encode().ljust(15, b"_")[-15:] + bytes([65 + generation]))
-
-
-class InlineExecutor(Executor):
-    """Does everything at once, on the caller's thread."""
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        future.set_result(fn(*args, **kwargs))
-        return future
-
-
-@dataclass(frozen=True)
-class Agreement:
-    """The controller's word on an ISR."""
-
-    leader_epoch: int
-    partition_epoch: int
-    isr: tuple[int, ...]
-
-
-class FakeController:
-    """Keeps proposals until the test answers them."""
-
-    def __init__(self) -> None:
-        self.proposals: list[tuple[IsrProposal, IsrAnswered]] = []
-
-    def submit(self, proposal: IsrProposal, done: IsrAnswered) -> None:
-        """As `IsrAlterer`."""
-        self.proposals.append((proposal, done))
-
-    def agree(self) -> IsrProposal:
-        """Say yes to the oldest proposal."""
-        proposal, done = self.proposals.pop(0)
-        isr = tuple(sorted(proposal.members))
-        done(Agreement(proposal.leader_epoch, proposal.partition_epoch + 1, isr))
-        return proposal
-
-    def refuse(self, error: ApiError) -> IsrProposal:
-        """Say no to it."""
-        proposal, done = self.proposals.pop(0)
-        done(error)
-        return proposal
-
-
-@dataclass
-class FakeVerifier:
-    """Keeps questions to the transaction coordinator until the test answers them."""
-
-    questions: list[tuple[str, int, int, list[TopicPartition], bool]]
-    answers: list[Callable[[Mapping[TopicPartition, ApiError]], None]]
-
-    def verify(
-        self,
-        transactional_id: str,
-        producer_id: int,
-        producer_epoch: int,
-        partitions: Iterable[TopicPartition],
-        done: Callable[[Mapping[TopicPartition, ApiError]], None],
-        *,
-        adds_partitions: bool,
-    ) -> None:
-        """As `TransactionVerifier`."""
-        names = list(partitions)
-        self.questions.append(
-            (transactional_id, producer_id, producer_epoch, names, adds_partitions)
-        )
-        self.answers.append(done)
 
 
 class Reply(Generic[ValueT]):

@@ -1,29 +1,27 @@
-"""The rules of Fetch (facts 6.4), each by its number; sessions are in test_fetch_sessions."""
+"""The rules of Fetch (facts 6.4), each by its number.
+
+Rule 5 is in test_fetch_waiting, sessions are in test_fetch_sessions.
+"""
 
 from __future__ import annotations
-
-from typing import Any
 
 import pytest
 
 from millstream.errors import (
     FencedLeaderEpoch,
     InconsistentTopicId,
-    KafkaStorageError,
     NotLeaderOrFollower,
     OffsetOutOfRange,
     UnknownLeaderEpoch,
     UnknownTopicId,
-    UnknownTopicOrPartition,
 )
 from millstream.replica.replica_selector import RackAwareReplicaSelector
-from millstream.storage.config import LogConfig
 from millstream.storage.epoch_cache import EpochEnd
 from millstream.storage.log_results import FetchIsolation
 from millstream.storage.producer_entry import AppendOrigin
+from tests.unit.replica.fakes import FakeVerifier
 from tests.unit.replica.harness import (
     LOCAL,
-    FakeVerifier,
     World,
     error_codes,
     sizes,
@@ -186,164 +184,6 @@ def test_rule_4_between_high_watermark_and_end_a_consumer_gets_nothing(replicate
     reply = replicated.fetch(target(2))
 
     assert (error_codes(reply.value), sizes(reply.value)) == ([0], [0])
-
-
-# 5: waiting.
-
-
-@pytest.mark.parametrize(
-    ("offsets", "options"),
-    [
-        pytest.param([3], {"max_wait_ms": 0}, id="no wait"),
-        pytest.param([], {}, id="no partitions"),
-        pytest.param([2], {}, id="enough bytes"),
-        pytest.param([3], {"min_bytes": 0}, id="none needed"),
-        pytest.param([3, 99], {}, id="an error"),
-    ],
-)
-def test_rule_5_some_fetches_are_answered_at_once(
-    world: World, offsets: list[int], options: dict[str, Any]
-) -> None:
-    targets = [target(offset, index=index) for index, offset in enumerate(offsets)]
-
-    reply = world.fetch(*targets, **{"max_wait_ms": 500, **options})
-
-    assert not reply.is_pending
-
-
-def test_rule_5_a_diverging_epoch_is_answered_at_once(world: World) -> None:
-    world.change(leader=LOCAL)
-
-    reply = world.fetch(target(3, index=1), target(4, fetched_epoch=0), max_wait_ms=500)
-
-    assert not reply.is_pending
-
-
-def test_rule_5_others_wait_for_enough_bytes(world: World) -> None:
-    reply = world.fetch(target(3), target(3, index=1), min_bytes=2 * BATCH, max_wait_ms=500)
-    world.produce()
-    world.settle()
-    assert reply.is_pending
-
-    world.produce(index=1)
-    world.settle()
-
-    assert sizes(reply.value) == [BATCH, BATCH]
-
-
-def test_rule_5_bytes_that_were_there_before_count(world: World) -> None:
-    reply = world.fetch(target(2), min_bytes=2 * BATCH, max_wait_ms=500)
-    assert reply.is_pending
-
-    world.produce()
-    world.settle()
-
-    assert sizes(reply.value) == [2 * BATCH]
-
-
-def test_rule_5_a_timeout_is_exact_and_answers_with_what_there_is(world: World) -> None:
-    reply = world.fetch(target(2), min_bytes=2 * BATCH, max_wait_ms=500)
-    world.pass_time(499)
-    assert reply.is_pending
-
-    world.pass_time(1)
-
-    assert sizes(reply.value) == [BATCH]
-
-
-def test_rule_5_several_appends_wake_a_fetch_once_with_all_records(world: World) -> None:
-    reply = world.fetch(target(3), max_wait_ms=500)
-
-    world.produce()
-    world.produce()
-    world.settle()
-
-    assert sizes(reply.value) == [2 * BATCH]
-
-
-def test_rule_5_a_consumer_is_woken_by_the_high_watermark(replicated: World) -> None:
-    reply = replicated.fetch(target(0), max_wait_ms=500)
-    replicated.produce(acks=1)
-    replicated.settle()
-    assert reply.is_pending
-
-    replicated.follow(1)
-    replicated.settle()
-
-    assert sizes(reply.value) == [BATCH]
-
-
-def test_rule_5_a_follower_is_woken_by_an_append(replicated: World) -> None:
-    reply = replicated.fetch(target(0), replica_id=2, replica_epoch=1, max_wait_ms=500)
-
-    replicated.produce(acks=1)
-    replicated.settle()
-
-    assert sizes(reply.value) == [BATCH]
-
-
-@pytest.mark.parametrize(
-    ("event", "code"),
-    [
-        ("resign", NotLeaderOrFollower.code),
-        ("delete", UnknownTopicOrPartition.code),
-        ("disk", KafkaStorageError.code),
-        ("log start", OffsetOutOfRange.code),
-        ("epoch", FencedLeaderEpoch.code),
-    ],
-)
-def test_rule_5_what_ends_a_partition_ends_the_wait(event: str, code: int) -> None:
-    world = World()
-    world.create(partitions=2, replicas=(LOCAL, 2), isr=(LOCAL,))
-    world.produce(batch_bytes(records=2), acks=1)
-    reply = world.fetch(
-        target(1, leader_epoch=0), min_bytes=1 << 20, max_wait_ms=500, needs_leader=True
-    )
-    assert reply.is_pending
-
-    match event:
-        case "resign":
-            world.change(leader=2)
-            code = FencedLeaderEpoch.code  # The epoch is looked at first.
-        case "epoch":
-            world.change(leader=LOCAL)
-        case "delete":
-            world.remove()
-        case "disk":
-            world.filesystem.fail_directory("/disk1")
-            world.produce(index=1, acks=1)
-        case "log start":
-            world.delete(2)
-    world.settle()
-
-    assert error_codes(reply.value) == [code]
-
-
-def test_rule_5_a_fetch_on_an_older_segment_than_the_end_is_answered() -> None:
-    world = World()
-    world.create(config=LogConfig(internal_segment_bytes=BATCH))
-    world.produce()
-    reply = world.fetch(target(0), min_bytes=1 << 20, max_wait_ms=500)
-
-    world.produce()
-    world.settle()
-
-    assert sizes(reply.value) == [BATCH]
-
-
-def test_rule_5_a_fetch_that_is_read_again_notes_a_followers_progress_once(
-    replicated: World,
-) -> None:
-    replicated.produce(acks=1)
-    reply = replicated.fetch(target(1), replica_id=2, replica_epoch=1, max_wait_ms=500)
-    caught_up_ms = replicated.partition().followers[2].last_caught_up_ms
-
-    replicated.clock.advance(100)
-    replicated.produce(acks=1)
-    replicated.settle()
-
-    assert not reply.is_pending
-    assert replicated.partition().followers[2].last_caught_up_ms == caught_up_ms
 
 
 # 6: leader epochs and roles.

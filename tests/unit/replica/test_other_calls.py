@@ -21,7 +21,8 @@ from millstream.storage.config import LogConfig
 from millstream.storage.epoch_cache import UNDEFINED_END, EpochEnd
 from millstream.storage.log_results import FetchIsolation
 from millstream.storage.time_lookup import TimedRecord
-from tests.unit.replica.harness import LOCAL, FakeVerifier, World, codes
+from tests.unit.replica.fakes import FakeVerifier
+from tests.unit.replica.harness import LOCAL, World, codes
 from tests.unit.storage.batches import NOW_MS, batch_bytes
 
 

@@ -20,9 +20,9 @@ from millstream.errors import (
 )
 from millstream.storage.config import LogConfig
 from millstream.types import TopicPartition
+from tests.unit.replica.fakes import FakeVerifier
 from tests.unit.replica.harness import (
     LOCAL,
-    FakeVerifier,
     World,
     codes,
     error_codes,

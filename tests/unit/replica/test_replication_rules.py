@@ -5,15 +5,11 @@ from __future__ import annotations
 import pytest
 
 from millstream.errors import (
-    FencedLeaderEpoch,
     IneligibleReplica,
-    InvalidUpdateVersion,
-    NetworkException,
     NotLeaderOrFollower,
     OperationNotAttempted,
 )
-from millstream.storage.config import LogConfig
-from millstream.storage.epoch_cache import EpochEnd, EpochEntry
+from millstream.storage.epoch_cache import EpochEnd
 from millstream.testing.sim_filesystem import SimFileSystem
 from tests.unit.replica.harness import (
     LAG_MS,
@@ -21,8 +17,6 @@ from tests.unit.replica.harness import (
     World,
     codes,
     error_codes,
-    sizes,
-    target,
     topic_records,
 )
 from tests.unit.storage.batches import batch_bytes
@@ -340,103 +334,3 @@ def test_rule_6_followers_in_sync_get_a_full_lag_time_of_a_new_leader() -> None:
     world.change(leader=LOCAL)
 
     assert world.partition().propose_shrinking(world.clock.monotonic_ms()) is None
-
-
-# 9, the leader's part: what the controller says to a proposal.
-
-
-def proposing() -> World:
-    """A leader whose proposal to add broker 2 is under way."""
-    world = leading(2, isr=(LOCAL,))
-    world.follow(0)
-    return world
-
-
-def test_an_agreed_proposal_is_the_isr() -> None:
-    world = proposing()
-
-    world.controller.agree()
-
-    partition = world.partition()
-    assert partition.isr == partition.maximal_isr == {LOCAL, 2}
-    assert (partition.partition_epoch, partition.proposal) == (1, None)
-
-
-@pytest.mark.parametrize("error", [IneligibleReplica(), OperationNotAttempted()])
-def test_a_refused_proposal_is_taken_back(error: IneligibleReplica) -> None:
-    world = proposing()
-
-    world.controller.refuse(error)
-
-    partition = world.partition()
-    assert partition.isr == partition.maximal_isr == {LOCAL}
-    assert partition.proposal is None
-
-
-@pytest.mark.parametrize("error", [FencedLeaderEpoch(), InvalidUpdateVersion()])
-def test_a_proposal_of_an_old_view_waits_for_the_metadata(error: FencedLeaderEpoch) -> None:
-    world = proposing()
-
-    world.controller.refuse(error)
-    assert world.partition().maximal_isr == {LOCAL, 2}
-    assert world.controller.proposals == []
-    world.change(isr=[LOCAL, 2])
-
-    assert world.partition().isr == {LOCAL, 2}
-    assert world.partition().proposal is None
-
-
-def test_other_errors_make_the_leader_ask_again() -> None:
-    world = proposing()
-
-    first = world.controller.refuse(NetworkException())
-
-    assert world.controller.agree() is first
-    assert world.partition().isr == {LOCAL, 2}
-
-
-def test_an_answer_that_the_metadata_has_overtaken_is_ignored() -> None:
-    world = proposing()
-    world.change(isr=[LOCAL], leader=LOCAL)
-    world.change(isr=[LOCAL])
-
-    world.controller.agree()
-
-    assert world.partition().isr == {LOCAL}
-    assert world.partition().partition_epoch == 2
-
-
-# Metadata that is not new.
-
-
-def test_metadata_that_is_not_newer_changes_nothing() -> None:
-    world = leading(2)
-    registration = world.cache.partition("t", 0)
-    assert registration is not None
-
-    assert world.partition().become_leader(registration, 0) is False
-    assert world.partition().become_follower(registration) is False
-    assert world.partition().is_leader
-
-
-def test_epochs_without_a_record_between_them_collapse_in_the_log() -> None:
-    world = leading(2)
-
-    world.change(leader=LOCAL)
-    world.change(leader=LOCAL)
-
-    log = world.store.get(world.partition().name)
-    assert log is not None
-    assert log.epochs.latest == EpochEntry(2, 0)
-
-
-def test_min_isr_of_a_changed_setting_counts_from_now_on() -> None:
-    world = leading(2, isr=(LOCAL,))
-    world.fence(2)
-    world.configure("t", LogConfig(min_insync_replicas=2))
-    world.produce(acks=1)
-    assert sizes(world.fetch(target(0)).value) == [0]
-
-    world.configure("t", LogConfig())
-
-    assert sizes(world.fetch(target(0)).value) != [0]
