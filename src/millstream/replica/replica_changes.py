@@ -57,8 +57,8 @@ class ReplicaChanges:
         self._lag_time_max_ms = lag_time_max_ms
         self._is_first = True
 
-    def apply(self, delta: TopicsDelta, image: TopicsImage, now_ms: int) -> None:
-        """The topics are now as in `image`; `delta` says what changed."""
+    def apply(self, delta: TopicsDelta, image: TopicsImage, now_ms: int) -> bool:
+        """The topics are now as in `image`; whether some partition led here has followers now."""
         if self._is_first:
             self._put_strays_aside(image)
         changes = delta.local_changes(self._local_id)
@@ -73,6 +73,7 @@ class ReplicaChanges:
             if partition is not None and partition.become_follower(local.registration):
                 self._notifier.changed(partition)
         self._is_first = False
+        return any(len(each.registration.replicas) > 1 for each in changes.leaders.values())
 
     def fail(self, name: TopicPartition, error: KafkaStorageError) -> None:
         """A log's directory is out of service; whoever waits for the partition is told."""

@@ -281,8 +281,9 @@ class ReplicaManager:
 
         The cache this manager was made with has the new image already.
         """
-        self._changes.apply(delta, image, self._clock.monotonic_ms())
-        self._plan_isr_check()
+        has_followers = self._changes.apply(delta, image, self._clock.monotonic_ms())
+        if has_followers and self._isr_check_ms is None:
+            self._plan_isr_check()
 
     def note_topic_config(self, topic: str) -> None:
         """A topic's logs have new settings."""
@@ -316,7 +317,8 @@ class ReplicaManager:
         if self._isr_check_ms is not None and now_ms >= self._isr_check_ms:
             self._isr_check_ms = None
             self._check_isrs(now_ms)
-            self._plan_isr_check()
+            if any(partition.followers for partition in self._table):
+                self._plan_isr_check()
 
     def stop(self) -> None:
         """Answer everybody who waits; nothing more will come."""
@@ -324,8 +326,6 @@ class ReplicaManager:
 
     def _plan_isr_check(self) -> None:
         """Every half of the lag time, as long as this broker leads somebody."""
-        if self._isr_check_ms is not None or not any(each.followers for each in self._table):
-            return
         half_ms = max(self._config.replica_lag_time_max_ms // 2, 1)
         self._isr_check_ms = self._clock.monotonic_ms() + half_ms
         self._arm(self._isr_check_ms)
