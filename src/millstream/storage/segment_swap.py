@@ -4,11 +4,10 @@
 tell `leftovers` which of the two is the log:
 
 1. `.cleaned` becomes `.swap`, and the directory is synced: from now on the new segment counts.
-2. The old logs become `.deleted`, and the directory is synced. Of the first old segment everything
-   goes, because the new one takes its names. Of the others only the log: were it to survive a crash
-   without its transaction index, aborted records would show.
-3. The rest of the old files become `.deleted`, `.swap` becomes the plain name. Whether that is on
-   disk does not matter: what a crash undoes of it, the next start does again.
+2. The old segments become `.deleted`, and the directory is synced: none of them may come back
+   beside the new one under its plain name.
+3. `.swap` becomes the plain name. Whether that is on disk does not matter: what a crash undoes of
+   it, the next start does again.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from typing import TYPE_CHECKING
 from millstream.storage.file_names import (
     CLEANED,
     DELETED,
-    LOG,
     SEGMENT_EXTENSIONS,
     SWAP,
     segment_file_name,
@@ -48,13 +46,9 @@ def swap_segments(local: LocalLog, cleaned: LogSegment, replaced: Sequence[LogSe
     cleaned.update_config(local.config)
     local.segments.remove(replaced)
     local.segments.add(cleaned)
-    replaced[0].change_suffix(DELETED)
-    for segment in replaced[1:]:
-        path = f"{local.directory}/{segment_file_name(segment.base_offset, LOG)}"
-        local.filesystem.rename(path, path + DELETED)
-    _sync_names(local)
-    for segment in replaced[1:]:
+    for segment in replaced:
         segment.change_suffix(DELETED)
+    _sync_names(local)
     cleaned.change_suffix("")
     local.names_version += 1
 

@@ -7,8 +7,9 @@ put anything between two steps of a pass.
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from millstream.records import Compression, ControlType, EndTxnMarker
 from millstream.records.batch import RecordBatch
@@ -55,6 +56,8 @@ class CleanerWorld:
         self.history = CompactionHistory(config.delete_retention_ms)
         self.cleaned: list[CleaningStats] = []
         self.offset: int | None = None
+        self.flushes_at_roll = True
+        """Whether closed segments are brought to disk, as a broker does it."""
         self._cleaner_config = cleaner_config
         self._value_count = 0
         self._begin_life()
@@ -81,6 +84,11 @@ class CleanerWorld:
     def reseed_disk(self, seed: int) -> None:
         """Let the disk fail in another way."""
         self.harness.filesystem._random = Random(seed)
+
+    def change_config(self, **settings: Any) -> None:
+        """The topic has new settings."""
+        self.harness.config = replace(self.harness.config, **settings)
+        self.log.update_config(self.harness.config)
 
     # What the cleaner asks of a manager.
 
@@ -162,8 +170,12 @@ class CleanerWorld:
             data, LEADER_EPOCH, self.harness.clock.wall_ms(), origin=origin
         )
         self.model.append(batch)
-        if info.wants_flush:
+        if info.wants_flush and self.flushes_at_roll:
             self.log.flush()
+
+    def roll(self) -> None:
+        """Go on in a new segment."""
+        self.log.roll(self.harness.clock.wall_ms())
 
     def raise_high_watermark(self, offset: int) -> None:
         """Commit what is before an offset."""

@@ -27,13 +27,16 @@ def test_a_life_with_crashes(seed: int) -> None:
     CleanerSimulation(seed).run(100)
 
 
-def build_world() -> CleanerWorld:
-    """Several segments with superseded values, tombstones, commits and aborts."""
+def build_world(*, flushes_at_roll: bool = True) -> CleanerWorld:
+    """Several segments with superseded values, tombstones, commits and aborts.
+
+    Three of them fit into one segment by the time they are cleaned.
+    """
     world = CleanerWorld(
         Random(5),
         LogConfig(
             cleanup_policy=("compact",),
-            internal_segment_bytes=900,
+            internal_segment_bytes=700,
             index_interval_bytes=150,
             segment_index_bytes=4000,
             min_cleanable_dirty_ratio=0.0,
@@ -41,6 +44,7 @@ def build_world() -> CleanerWorld:
         ),
         small_map(1000),
     )
+    world.flushes_at_roll = flushes_at_roll
     for number in range(8):
         key = b"k%d" % (number % 5)
         world.append([(key, b"v" * 20), (b"once-%d" % number, b"w" * 9)], producer_id=1)
@@ -52,6 +56,7 @@ def build_world() -> CleanerWorld:
     world.end_transaction(102, is_abort=True)
     world.append([(b"end", b"")])
     world.raise_high_watermark(world.log.log_end_offset)
+    world.change_config(internal_segment_bytes=3000)
     return world
 
 
@@ -69,9 +74,11 @@ def world_with_horizons() -> CleanerWorld:
     world.clean()
     world.unlink_discarded()
     world.harness.clock.advance(2000)
-    for number in range(9):
+    world.change_config(internal_segment_bytes=700)
+    for number in range(12):
         world.append([(b"k1", b"%d" % number * 30), (b"later", b"." * 90)])
     world.raise_high_watermark(world.log.log_end_offset)
+    world.change_config(internal_segment_bytes=3000)
     world.log.flush()
     world.harness.checkpoint()
     world.write_cleaner_offset()
@@ -132,12 +139,33 @@ def test_a_crash_at_any_access_to_the_disk_costs_nothing(
 
 @pytest.mark.parametrize("seed", range(20))
 def test_what_supersedes_is_on_disk_before_what_it_supersedes_goes(seed: int) -> None:
-    world = build_world()
+    world = build_world(flushes_at_roll=False)
     world.reseed_disk(seed)
-    world.log.lower_recovery_point(0)
+    assert world.log.recovery_point == 0
     world.clean()
     (stats,) = world.cleaned
     world.restart_after_power_loss()
     assert world.log.log_end_offset >= stats.end_offset
     assert world.history.clean_end == stats.end_offset
+    world.check()
+
+
+def test_no_transaction_is_open_for_ever_whose_marker_was_compacted_away() -> None:
+    world = build_world()
+    world.append([(b"k0", b"aborted")], producer_id=101)
+    world.roll()  # The producer snapshot of this moment knows the open transaction.
+    world.end_transaction(101, is_abort=True)
+    world.log.flush()
+    world.harness.checkpoint()
+    for _ in range(3):
+        world.roll()
+        world.append([(b"k0", b"newer")])
+        world.roll()
+        world.raise_high_watermark(world.log.log_end_offset)
+        world.change_config(internal_segment_bytes=1)  # Every segment is cleaned alone.
+        world.clean()
+        world.change_config(internal_segment_bytes=3000)
+        world.harness.clock.advance(20_000)
+    world.restart_after_kill()
+    assert world.log.last_stable_offset == world.log.log_end_offset
     world.check()
