@@ -23,7 +23,8 @@ from millstream.network.request import Outcome
 from millstream.protocol.frame import encode_request
 from millstream.records import RecordBatchBuilder
 from millstream.storage.disk import DiskFileSystem
-from tests.unit.server.harness import Broker, Client, frame_request
+from tests.unit.server.fakes import Client
+from tests.unit.server.harness import Broker, frame_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from millstream.clock import SystemClock
 from millstream.errors import InvalidConfig, KafkaStorageError, MillstreamError
 from millstream.metadata.features import SUPPORTED_FEATURES
+from millstream.network.endpoint import host_and_port
 from millstream.network.socket_server import SocketServer
 from millstream.node.broker_lifecycle import PROTOCOL_IDS
 from millstream.node.broker_server import BrokerServer
@@ -108,8 +109,9 @@ class Node:
 
     @property
     def bootstrap_servers(self) -> str:
-        """What a client of this machine connects to."""
-        return ",".join(f"{each.host}:{each.port}" for each in self.advertised)
+        """What a client of this machine connects to; of a controller alone, its tools."""
+        endpoints = self.advertised or self.controller_endpoints
+        return ",".join(host_and_port(each.host, each.port) for each in endpoints)
 
     # Start.
 
@@ -121,7 +123,8 @@ class Node:
         try:
             self._bind()
             self._take_directories()
-            self._start_quorum()
+            shared = self._start_quorum()
+            await shared.until_caught_up()
             await self._start_broker()
             self._serve()
         except BaseException:
@@ -189,7 +192,7 @@ class Node:
             for each in self.controller_endpoints
         }
 
-    def _start_quorum(self) -> None:
+    def _start_quorum(self) -> SharedServer:
         config = self.config
         listener = config.network.controller_listener_names[0].upper()
         local = LocalNode(
@@ -222,6 +225,7 @@ class Node:
         self._start_controller_apis(self.controller)
         self.shared.start()
         self._register_controller()
+        return self.shared
 
     def _channel(self, controller: ControllerServer, *, waits: bool) -> LocalControllerChannel:
         assert self.shared is not None
@@ -241,7 +245,6 @@ class Node:
         assert self.shared is not None
         core = self.shared.driver.core
         self._controller_apis = ControllerApis(
-            node_id=self.config.process.node_id,
             cluster_id=self.cluster_id,
             metadata=self.shared.metadata,
             controller=self._channel(controller, waits=False),
@@ -275,11 +278,13 @@ class Node:
             return
         assert self.shared is not None
         assert self.controller is not None
+        assert self.sockets is not None
         self.broker = BrokerServer(
             self.config,
             cluster_id=self.cluster_id,
             shared=self.shared,
             channel=self._channel(self.controller, waits=True),
+            sockets=self.sockets,
             filesystem=self._filesystem,
             clock=self._clock,
             random=self._random,

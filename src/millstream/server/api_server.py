@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from millstream.network.request import Outcome, Request, Response
     from millstream.protocol.message import Message
-    from millstream.protocol.notation import VersionRange
 
     Handle: TypeAlias = Callable[[Any, Exchange], Message | None]
     Fail: TypeAlias = Callable[[Any, ApiError, int], Message]
@@ -115,11 +114,6 @@ class ApiServer:
             _logger.error("%s could not be answered", api.api_name, exc_info=error)
             error = UnknownServerError(f"the node failed to answer: {error!r}")
         return handler.fail(exchange.message, error, exchange.version)
-
-
-def released(apis: Mapping[ApiKey, Any]) -> dict[ApiKey, VersionRange]:
-    """The versions in which APIs are answered, in order of key."""
-    return {api: api.released for api in sorted(apis)}
 
 
 def _refuse_version(request: Request) -> Response:

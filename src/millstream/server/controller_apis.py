@@ -68,7 +68,6 @@ class ControllerApis(ApiServer):
     def __init__(
         self,
         *,
-        node_id: int,
         cluster_id: str,
         metadata: KRaftMetadataCache,
         features: Mapping[str, VersionRange],
@@ -78,7 +77,6 @@ class ControllerApis(ApiServer):
         leader_id: Callable[[], int],
     ) -> None:
         """Touches nothing, starts nothing. `leader_id` is -1 while the quorum has no leader."""
-        self._node_id = node_id
         of_controller = Handler(
             partial(forward, controller=controller, clock=clock), fail_forwarded
         )

@@ -7,7 +7,6 @@ to hold back. The disk is simulated, time stands still, and what is deferred wai
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,15 +15,10 @@ from millstream.metadata.cache import KRaftMetadataCache
 from millstream.metadata.delta import MetadataDelta
 from millstream.metadata.features import SUPPORTED_FEATURES
 from millstream.metadata.image import MetadataProvenance
-from millstream.network.config import SocketServerConfig
-from millstream.network.request import PENDING, Connection, Outcome, Request
+from millstream.network.request import Request
 from millstream.protocol.api import API_BY_KEY
-from millstream.protocol.frame import SIZE_BYTES, decode_response, encode_request
+from millstream.protocol.frame import SIZE_BYTES, encode_request
 from millstream.protocol.messages.create_topics import CreateTopicsRequest
-from millstream.protocol.messages.describe_quorum import (
-    DescribeQuorumRequest,
-    DescribeQuorumResponse,
-)
 from millstream.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -50,140 +44,22 @@ from millstream.storage.log_manager import LogManager
 from millstream.testing.sim_filesystem import SimFileSystem
 from millstream.types import Uuid
 from tests.unit.controller.rig import Rig, new_topic
-from tests.unit.replica.harness import InlineExecutor
+from tests.unit.server.fakes import Call, Channel, Client, NoIsrChanges, Settings, Sink
 from tests.unit.storage.batches import NOW_MS, batch_bytes
+from tests.unit.storage.manager_harness import InlineExecutor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from millstream.clock import Clock
-    from millstream.controller.decision import RequestContext
     from millstream.protocol.message import Message
-    from millstream.replica.isr import IsrProposal
     from millstream.replica.partition import Partition
-    from millstream.replica.ports import IsrAnswered
-    from millstream.server.ports import ClientMetricsContext
     from millstream.storage.filesystem import FileSystem
 
 MessageT = TypeVar("MessageT", bound="Message")
 
 NODE_ID = 1
 CLUSTER_ID = "TestClusterTestCluster"
-
-
-class Client(Connection):
-    """A connection that keeps what it is answered."""
-
-    __slots__ = ("answers",)
-
-    def __init__(self, listener_name: str = "PLAINTEXT") -> None:
-        super().__init__(listener_name)
-        self.peer_host, self.peer_port = "10.1.2.3", 40_000
-        self.answers: list[Request] = []
-
-    def answered(self, request: Request) -> None:
-        """A pending request got its response."""
-        self.answers.append(request)
-
-
-class Call:
-    """One request and, once it has come, its answer."""
-
-    def __init__(self, request: Request, outcome: Any) -> None:
-        self.request = request
-        self._outcome = outcome
-
-    @property
-    def outcome(self) -> Any:
-        """What the handler returned, or gave later."""
-        return self.request.response if self._outcome is PENDING else self._outcome
-
-    @property
-    def is_pending(self) -> bool:
-        """Whether the answer has not come yet."""
-        return self.outcome is PENDING
-
-    @property
-    def frame(self) -> bytes:
-        """The answer's bytes, its size in front and checked."""
-        outcome = self.outcome
-        assert not isinstance(outcome, Outcome), outcome
-        parts = [outcome] if isinstance(outcome, bytes) else outcome
-        whole = b"".join(part.read() if hasattr(part, "read") else bytes(part) for part in parts)
-        assert int.from_bytes(whole[:SIZE_BYTES], "big") == len(whole) - SIZE_BYTES
-        return whole
-
-    @property
-    def response(self) -> Any:
-        """The answer, decoded."""
-        api = API_BY_KEY[self.request.api_key]
-        correlation_id, message = decode_response(
-            self.frame[SIZE_BYTES:], api, self.request.api_version
-        )
-        assert correlation_id == self.request.correlation_id
-        return message
-
-
-class Channel:
-    """The way to the controller; holds back what it carries if told to."""
-
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self.is_holding = False
-        self.held: list[Callable[[], None]] = []
-        self.requests: list[tuple[Message, RequestContext]] = []
-
-    def submit(
-        self, request: Message, context: RequestContext, callback: Callable[[Message], None]
-    ) -> None:
-        """As `ControllerChannel`."""
-        self.requests.append((request, context))
-
-        def carry() -> None:
-            if isinstance(request, DescribeQuorumRequest):
-                callback(DescribeQuorumResponse())
-                return
-            self._broker.controller.controller.handle(request, context, callback)
-            self._broker.publish()
-
-        if self.is_holding:
-            self.held.append(carry)
-        else:
-            carry()
-
-    def release(self) -> None:
-        """Carry what was held back."""
-        self.is_holding = False
-        held, self.held = self.held, []
-        for carry in held:
-            carry()
-
-
-@dataclass
-class Settings:
-    """As `BrokerSettings`."""
-
-    classes: Sequence[type] = (ServerConfig, LogManagerConfig, SocketServerConfig)
-    given: Mapping[str, str] = field(default_factory=dict)
-
-
-class Sink:
-    """Keeps the metrics that clients push."""
-
-    def __init__(self) -> None:
-        self.received: list[tuple[bytes, ClientMetricsContext]] = []
-
-    def export(self, payload: bytes, context: ClientMetricsContext) -> None:
-        """As `ClientTelemetrySink`."""
-        self.received.append((payload, context))
-
-
-class NoIsrChanges:
-    """Nobody asks for another ISR in these tests."""
-
-    def submit(self, proposal: IsrProposal, done: IsrAnswered) -> None:
-        """As `IsrAlterer`."""
-        raise AssertionError(proposal)
 
 
 class Broker:

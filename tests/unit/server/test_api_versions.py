@@ -8,7 +8,8 @@ from millstream.errors import DecodeError, InvalidRequest, UnsupportedVersion
 from millstream.protocol.api import ApiKey
 from millstream.protocol.frame import encode_request
 from millstream.protocol.messages.api_versions import ApiVersionsRequest
-from tests.unit.server.harness import Broker, Call, Client, frame_request
+from tests.unit.server.fakes import Call, Client
+from tests.unit.server.harness import Broker, frame_request
 
 NAMED = ApiVersionsRequest(client_software_name="librdkafka", client_software_version="2.0.2")
 

@@ -68,7 +68,6 @@ class Node:
         self.broker = Broker()
         self.raft = Raft()
         self.apis = ControllerApis(
-            node_id=1,
             cluster_id=CLUSTER_ID,
             metadata=self.broker.metadata,
             features=SUPPORTED_FEATURES,

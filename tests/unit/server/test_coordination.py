@@ -29,7 +29,8 @@ from millstream.protocol.messages.push_telemetry import PushTelemetryRequest
 from millstream.records import Compression, compress
 from millstream.server.config import ServerConfig
 from millstream.types import Uuid
-from tests.unit.server.harness import Broker, Client
+from tests.unit.server.fakes import Client
+from tests.unit.server.harness import Broker
 from tests.unit.server.requests import alter_request, find_coordinator_request
 
 IDEMPOTENT = InitProducerIdRequest(transactional_id=None)

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from millstream.errors import CoordinatorNotAvailable, UnknownServerError
+from millstream.errors import CoordinatorNotAvailable, KafkaStorageError, UnknownServerError
 from millstream.protocol.api import ApiKey
+from millstream.protocol.frame import encode_request
 from millstream.protocol.message import Struct
-from tests.unit.server.harness import Broker
+from tests.unit.server.fakes import Call
+from tests.unit.server.harness import Broker, frame_request
 from tests.unit.server.requests import request_for
 
 if TYPE_CHECKING:
@@ -63,6 +65,19 @@ def test_a_failure_has_the_shape_of_the_answer(
 
     assert type(answer) is api.response
     assert set(error_codes(answer)) <= {UnknownServerError.code}
+
+
+@every_version
+def test_a_request_can_be_refused_without_being_done(api: ApiKey, version: int) -> None:
+    broker = Broker()
+    broker.create()
+    message = request_for(api, version, broker)
+    request = frame_request(encode_request(message, version, 3))
+
+    answer = Call(request, broker.apis.refuse(request, KafkaStorageError("on purpose"))).response
+
+    assert set(error_codes(answer)) <= {KafkaStorageError.code}
+    assert broker.partition().log.log_end_offset == 0
 
 
 def break_everything(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
