@@ -28,15 +28,19 @@ class ConnectionQuotas:
     )
 
     def __init__(self, config: SocketServerConfig) -> None:
-        self._total_max = config.max_connections
-        self._per_ip_max = config.max_connections_per_ip
-        self._ip_limits = config.ip_limits
-        self._creation_rate = config.max_connection_creation_rate
+        self.update(config)
         self._per_ip: dict[str, int] = {}
         self._window_start_ms = 0
         self._window_count = 0
         self.total = 0
         self.rejected = 0
+
+    def update(self, config: SocketServerConfig) -> None:
+        """Take other limits; connections that are open stay open."""
+        self._total_max = config.max_connections
+        self._per_ip_max = config.max_connections_per_ip
+        self._ip_limits = config.ip_limits
+        self._creation_rate = config.max_connection_creation_rate
 
     @property
     def is_full(self) -> bool:

@@ -106,6 +106,12 @@ class SocketServer:
         self._acceptors.append(acceptor)
         acceptor.start()
 
+    def update_limits(self, config: SocketServerConfig) -> None:
+        """Take the limits of connections from other settings; nothing else of them."""
+        self.quotas.update(config)
+        for acceptor in self._acceptors:
+            acceptor.resume()
+
     async def drain(self, timeout_ms: int) -> bool:
         """Accept nothing more, finish what is in flight, close; whether all was done in time."""
         self._stop_accepting()

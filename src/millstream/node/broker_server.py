@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from millstream.clock import Clock
     from millstream.network.endpoint import Endpoint
+    from millstream.network.socket_server import SocketServer
     from millstream.node.config import NodeConfig
     from millstream.node.shared_server import SharedServer
     from millstream.node.timers import Timers
@@ -69,6 +70,7 @@ class BrokerServer:
         cluster_id: str,
         shared: SharedServer,
         channel: ControllerChannel,
+        sockets: SocketServer,
         filesystem: FileSystem,
         clock: Clock,
         random: Random,
@@ -81,6 +83,7 @@ class BrokerServer:
         self._cluster_id = cluster_id
         self._shared = shared
         self._channel = channel
+        self._sockets = sockets
         self._filesystem = filesystem
         self._clock = clock
         self._random = random
@@ -172,7 +175,6 @@ class BrokerServer:
 
     async def start(self, advertised: tuple[Endpoint, ...]) -> None:
         """Load the metadata, open the logs, join the cluster. Requests are not served yet."""
-        await self._until_caught_up()
         self.dynamic.load(self._shared.loader.image.configs)
         self.logs.start()
         self._are_logs_started = True
@@ -196,16 +198,6 @@ class BrokerServer:
         self._pump()
         await self._until(lambda life: life.state is BrokerState.RUNNING)
         self._arm_logs()
-
-    async def _until_caught_up(self) -> None:
-        """Wait until everything that was committed before is loaded."""
-        caught_up = self._loop.create_future()
-        publisher = ProgressPublisher(
-            lambda _: None if caught_up.done() else caught_up.set_result(None)
-        )
-        self._shared.loader.install([publisher])
-        await caught_up
-        self._shared.loader.remove_and_close(publisher)
 
     def _make_lifecycle(self, advertised: tuple[Endpoint, ...]) -> BrokerLifecycleManager:
         process = self._config.process
@@ -380,6 +372,7 @@ class BrokerServer:
 
     def _broker_config_changed(self) -> None:
         self.logs.update_config(self.dynamic.logs)
+        self._sockets.update_limits(self.dynamic.network)
         if self._cleaner is not None:
             self._cleaner.update_config(self.dynamic.cleaner)
 

@@ -322,6 +322,9 @@ def _faults_between(texts: Mapping[str, str]) -> list[Fault]:
         faults.append(Fault("listeners", listed, must_be))
     if BROKER in process.process_roles and not names - controllers:
         faults.append(Fault("listeners", listed, "with a listener that is not the controller's"))
+    if BROKER not in process.process_roles and names - controllers:
+        must_be = "only listeners of controller.listener.names on a node that is no broker"
+        faults.append(Fault("listeners", listed, must_be))
     if BROKER in process.process_roles and network.inter_broker_name is None:
         must_be = "with a listener for other brokers: set inter.broker.listener.name"
         faults.append(Fault("listeners", listed, must_be))

@@ -8,6 +8,7 @@ exists can use it.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING, Protocol
 
@@ -20,7 +21,7 @@ from millstream.metadata.publisher import LeaderAndEpoch
 from millstream.metadata.quorum_state_store import FileQuorumStateStore
 from millstream.metadata.records import decode_batch
 from millstream.metadata.snapshots import SnapshotEmitter, SnapshotGenerator
-from millstream.node.publishers import CachePublisher
+from millstream.node.publishers import CachePublisher, ProgressPublisher
 from millstream.raft.batches import voters_record, walk_batches
 from millstream.raft.driver import RaftDriver
 
@@ -144,6 +145,16 @@ class SharedServer:
         )
         self.loader.install([CachePublisher(self.metadata), generator])
         self.driver.start()
+
+    async def until_caught_up(self) -> None:
+        """Wait until everything that was committed before is loaded."""
+        caught_up = asyncio.get_running_loop().create_future()
+        publisher = ProgressPublisher(
+            lambda _: None if caught_up.done() else caught_up.set_result(None)
+        )
+        self.loader.install([publisher])
+        await caught_up
+        self.loader.remove_and_close(publisher)
 
     def shut_down(self, timeout_ms: int, done: Callable[[], None]) -> None:
         """Hand leadership over; `done` is called when that is over."""

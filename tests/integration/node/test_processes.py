@@ -211,6 +211,29 @@ def test_settings_come_from_file_environment_and_arguments(tmp_path: Path) -> No
     assert "the setting log.retension.ms is not known: did you mean log.retention.ms?" in warnings
 
 
+def test_limits_of_connections_change_while_the_node_runs(tmp_path: Path) -> None:
+    with running(tmp_path) as node:
+        address = node.until_ready()
+        with Client(address) as client:
+            assert client.set_config(BROKER, "", "max.connections.per.ip", "1") == 0
+            with Client(address) as second, pytest.raises(OSError, match=r"closed|reset"):
+                second.topics()
+            assert client.set_config(BROKER, "", "max.connections.per.ip", "2") == 0
+            with Client(address) as second:
+                second.topics()
+
+
+def test_a_controller_alone_becomes_ready_too(tmp_path: Path) -> None:
+    file = tmp_path / "controller.properties"
+    file.write_text("process.roles=controller\n")
+    with running(tmp_path / "data", "--config", str(file)) as node:
+        assert node.until_ready().startswith("localhost:")
+        code, log = node.finish(signal.SIGTERM)
+
+    assert code == 0
+    assert log.index("this node is the active controller") < log.index("ready:")
+
+
 def test_wrong_settings_end_in_one_error_without_a_start(tmp_path: Path) -> None:
     arguments = ("--set", "num.partitions=0", "--set", "log.retention.ms=x")
     with running(tmp_path / "data", *arguments) as node:

@@ -128,6 +128,14 @@ def test_every_fault_of_every_package_is_in_one_error() -> None:
         ),
         ({"process.roles": ""}, "process.roles=: must be broker, controller or both"),
         (
+            {"process.roles": "controller", "listeners": "PLAINTEXT://:1,CONTROLLER://:2"},
+            "must be only listeners of controller.listener.names",
+        ),
+        (
+            {"listeners": "SSL://:9092"},
+            "must be with a listener for other brokers: set inter.broker.listener.name",
+        ),
+        (
             {"process.roles": "broker"},
             "controller.quorum.bootstrap.servers=(missing): must be given on a node",
         ),
