@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from millstream.storage.cleaner import CleaningStats
+    from millstream.storage.cleaning_ports import CleaningStats
     from millstream.storage.unified_log import UnifiedLog
 
 BACKOFF_MS = 15_000

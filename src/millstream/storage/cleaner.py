@@ -17,7 +17,7 @@ import logging
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from millstream.errors import CorruptMessage, KafkaStorageError
 from millstream.storage.cleaning_pass import (
@@ -28,20 +28,21 @@ from millstream.storage.cleaning_pass import (
     PassRequest,
 )
 from millstream.storage.cleaning_plan import last_records_of_producers, plan_cleaning
+from millstream.storage.cleaning_ports import CleaningStats
 from millstream.storage.faults import is_disk_full, storage_error
 from millstream.storage.io_throttle import IoThrottle
 from millstream.types import INT64_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from millstream.clock import Clock
     from millstream.storage.background import Work
     from millstream.storage.broker_config import CleanerConfig
     from millstream.storage.cleaning_pass import Slice
     from millstream.storage.cleaning_plan import CleaningPlan
+    from millstream.storage.cleaning_ports import CleanableLogs
     from millstream.storage.filesystem import FileSystem
-    from millstream.storage.segment import LogSegment
     from millstream.storage.unified_log import UnifiedLog
     from millstream.types import TopicPartition
 
@@ -51,57 +52,6 @@ _logger = logging.getLogger(__name__)
 
 _LOOK_SLICE: Final = 16
 """How many logs one tick looks at; opening one costs about a quarter of a millisecond."""
-
-
-class CleanableLogs(Protocol):
-    """What the cleaner needs of the log manager."""
-
-    def compacted_logs(self) -> list[TopicPartition]:
-        """The partitions in service whose topic is compacted."""
-        ...
-
-    def get(self, partition: TopicPartition) -> UnifiedLog | None:
-        """A partition's log."""
-        ...
-
-    def cleaner_offset(self, partition: TopicPartition) -> int | None:
-        """Up to where a log was compacted."""
-        ...
-
-    def set_cleaner_offset(self, partition: TopicPartition, offset: int) -> None:
-        """A log is compacted up to an offset."""
-        ...
-
-    def discard_segments(self, log: UnifiedLog, segments: Iterable[LogSegment]) -> None:
-        """Remove the files of segments that were replaced, after a while."""
-        ...
-
-    def note_error(self, log: UnifiedLog, error: Exception) -> bool:
-        """A file of a log could not be used; whether its directory is out of service now."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class CleaningStats:
-    """What one pass has done."""
-
-    partition: TopicPartition
-    first_dirty_offset: int
-    end_offset: int
-    """The log is compacted up to here."""
-    dirty_ratio: float
-    """Which part of the bytes had never been compacted."""
-    key_count: int
-    map_bytes_read: int
-    bytes_read: int
-    """Bytes of the segments that were rewritten."""
-    bytes_written: int
-    duration_ms: int
-
-    @property
-    def size_ratio(self) -> float:
-        """How large the segments are now, compared with before."""
-        return self.bytes_written / self.bytes_read if self.bytes_read else 1.0
 
 
 @dataclass(slots=True, eq=False)

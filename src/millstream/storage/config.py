@@ -363,13 +363,6 @@ class LogConfig:
         return self.internal_segment_bytes or self.segment_bytes
 
     @property
-    def segment_age_max_ms(self) -> int:
-        """When a segment rolls by age: early enough for compaction, which spares the active one."""
-        if self.is_compacted and self.max_compaction_lag_ms > 0:
-            return min(self.segment_ms, self.max_compaction_lag_ms)
-        return self.segment_ms
-
-    @property
     def is_compacted(self) -> bool:
         """Whether the cleaner works on this log."""
         return "compact" in self.cleanup_policy

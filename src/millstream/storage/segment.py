@@ -159,7 +159,11 @@ class LogSegment:
     def update_config(self, config: LogConfig) -> None:
         """Take new settings; the size of the index files stays what it is."""
         self._size_max = config.segment_size_max
-        self._age_max_ms = config.segment_age_max_ms - self.roll_jitter_ms
+        age_max_ms = config.segment_ms
+        if config.is_compacted and config.max_compaction_lag_ms:
+            # The active segment is not compacted, so it ends in time for that.
+            age_max_ms = min(age_max_ms, config.max_compaction_lag_ms)
+        self._age_max_ms = age_max_ms - self.roll_jitter_ms
         self.indexes.interval_bytes = config.index_interval_bytes
 
     def read(

@@ -27,7 +27,7 @@ from tests.simulation.storage.model import ModelBatch, ModelLog
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from millstream.storage.cleaner import CleaningStats
+    from millstream.storage.cleaning_ports import CleaningStats
     from millstream.storage.config import LogConfig
     from millstream.storage.segment import LogSegment
     from millstream.storage.unified_log import UnifiedLog

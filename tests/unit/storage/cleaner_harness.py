@@ -12,7 +12,7 @@ from millstream.types import TopicPartition
 from tests.unit.storage.manager_harness import TOPIC_ID, Broker
 
 if TYPE_CHECKING:
-    from millstream.storage.cleaner import CleaningStats
+    from millstream.storage.cleaning_ports import CleaningStats
     from millstream.storage.filesystem import FileSystem
     from millstream.storage.unified_log import UnifiedLog
 
