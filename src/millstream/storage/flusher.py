@@ -175,18 +175,19 @@ class GroupCommit:
 
     def _end_round(self, parts: list[_LogRound], failure: KafkaStorageError | None) -> None:
         self.round_count += 1
-        self._is_busy = False
         if failure is not None and self.failure is None:
             self.failure = failure
             _log.error("%s", failure)
             self._on_failure(failure)
         for part in parts:
             self._release(part)
+        # Busy until here: whoever asks from within a callback joins the round that begins now.
         if self.failure is not None:
             self.close(self.failure)
         elif self._next:
-            self._is_busy = True
             self._begin_round()
+        else:
+            self._is_busy = False
 
     def _release(self, part: _LogRound) -> None:
         if part.is_synced and part.job is not None:

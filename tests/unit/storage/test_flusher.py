@@ -104,6 +104,30 @@ def test_a_waiter_is_released_when_its_records_are_on_disk(owner: Owner) -> None
     assert log.recovery_point == 1
 
 
+def test_asking_from_within_a_callback_never_makes_rounds_overlap(owner: Owner) -> None:
+    log, other = FakeLog(), FakeLog()
+    begun = 0
+
+    def run(work: Callable[[], None]) -> None:
+        nonlocal begun
+        begun += 1
+        assert begun - owner.commits.round_count == 1
+        owner.events.append(work)
+
+    def ask_again(error: ApiError | None) -> None:
+        owner.wait("again", log, log.append())
+
+    owner.commits._run = run
+    owner.commits.wait(log, log.append(), ask_again)
+    for _ in range(8):
+        owner.step()
+        owner.wait("other", other, other.append())
+    owner.settle()
+
+    assert (log.recovery_point, other.recovery_point) == (2, 8)
+    assert begun == owner.commits.round_count
+
+
 def test_everybody_who_asks_in_one_breath_shares_one_sync(owner: Owner) -> None:
     log, other = FakeLog(), FakeLog()
     for number in range(10):
