@@ -93,6 +93,8 @@ class BrokerLifecycleManager:
         self._is_leaving = False
         self._metadata_offset = -1
         self._offline_directories: set[Uuid] = set()
+        self._unreported_directories: set[Uuid] = set()
+        self._directories_in_flight: set[Uuid] = set()
         self.state = BrokerState.STARTING
         self.broker_epoch = -1
         self.is_fenced = True
@@ -120,8 +122,15 @@ class BrokerLifecycleManager:
 
     def directories_failed(self, directories: Iterable[Uuid], now_ms: int) -> None:
         """Tell the controller that replicas in these directories are lost."""
-        self._offline_directories.update(directories)
+        failed = set(directories)
+        self._offline_directories |= failed
+        self._unreported_directories |= failed
         self._hurry(now_ms)
+
+    @property
+    def has_unreported_failures(self) -> bool:
+        """Whether the controller still takes a failed directory for a good one."""
+        return bool(self._unreported_directories)
 
     def begin_shutdown(self, now_ms: int, *, is_controlled: bool) -> None:
         """Leave; in order, if the controller is to move the leaderships first."""
@@ -159,6 +168,7 @@ class BrokerLifecycleManager:
         if response.error_code != NO_ERROR:
             self._heartbeat_refused(error_for_code(response.error_code), now_ms)
             return
+        self._unreported_directories -= self._directories_in_flight
         self.is_fenced = response.is_fenced
         if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
             if response.should_shut_down:
@@ -199,6 +209,7 @@ class BrokerLifecycleManager:
         if self.state is BrokerState.STARTING:
             return self._registration()
         is_leaving = self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN
+        self._directories_in_flight = set(self._offline_directories)
         return BrokerHeartbeatRequest(
             broker_id=self._identity.broker_id,
             broker_epoch=self.broker_epoch,

@@ -96,6 +96,7 @@ class BrokerServer:
         self._lifecycle_alarm = timers.alarm(self._pump)
         self._assignments = AssignmentsManager(config.process.node_id)
         self._assignments_alarm = timers.alarm(self._send_assignments)
+        self._failure_alarm = timers.alarm(self._check_failures_reported)
         self._logs_alarm = timers.alarm(self._tick_logs)
         self._replicas_alarm = timers.alarm(self._tick_replicas)
         self._cleaner_alarm = timers.alarm(self._tick_cleaner)
@@ -361,6 +362,13 @@ class BrokerServer:
             now_ms = self._clock.monotonic_ms()
             self._lifecycle.directories_failed([failure.directory_id], now_ms)
             self._lifecycle_alarm.set(self._lifecycle.next_deadline_ms)
+            self._failure_alarm.advance(now_ms + self._config.logs.dir_failure_timeout_ms)
+
+    def _check_failures_reported(self) -> None:
+        """A broker whose lost replicas the controller counts on must not stay in the cluster."""
+        if self._lifecycle is not None and self._lifecycle.has_unreported_failures:
+            problem = KafkaStorageError("the controller could not be told in time")
+            self._on_fatal("a log directory has failed", problem)
 
     # Settings.
 

@@ -11,7 +11,7 @@ import pytest
 
 from millstream.clock import ManualClock
 from millstream.controller.decision import RequestContext
-from millstream.errors import KafkaStorageError
+from millstream.errors import BrokerIdNotRegistered, KafkaStorageError, StaleBrokerEpoch
 from millstream.metadata.snapshot_files import BOOTSTRAP_SNAPSHOT
 from millstream.node.broker_lifecycle import BrokerState
 from millstream.node.config import node_config
@@ -19,10 +19,15 @@ from millstream.node.node import Node
 from millstream.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
+    CreatableTopicConfig,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from millstream.protocol.messages.unregister_broker import UnregisterBrokerRequest
+from millstream.storage.cleaner import LogCleaner
+from millstream.storage.cleaning_control import NoCleaning
 from millstream.testing.sim_filesystem import SimFileSystem
+from millstream.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
@@ -82,7 +87,7 @@ async def until(holds: Callable[[], bool]) -> None:
             await asyncio.sleep(0.001)
 
 
-async def create_topic(node: Node, name: str, partitions: int = 1) -> int:
+async def create_topic(node: Node, name: str, partitions: int = 1, **configs: str) -> int:
     """Ask the controller; the error code."""
     answers: list[Message] = []
     assert node.broker is not None
@@ -95,6 +100,10 @@ async def create_topic(node: Node, name: str, partitions: int = 1) -> int:
                 assignments=[
                     CreatableReplicaAssignment(partition_index=number, broker_ids=[1])
                     for number in range(partitions)
+                ],
+                configs=[
+                    CreatableTopicConfig(name=key.replace("_", "."), value=value)
+                    for key, value in configs.items()
                 ],
             )
         ],
@@ -279,6 +288,75 @@ def test_a_metadata_log_that_cannot_be_synced_ends_the_node() -> None:
     run(scenario())
 
 
+def test_a_cleaner_runs_as_soon_as_a_topic_is_compacted() -> None:
+    async def scenario() -> None:
+        world = World()
+        async with world.node() as node:
+            assert node.broker is not None
+            await create_topic(node, "plain")
+            assert isinstance(node.broker.logs.cleaner, NoCleaning)
+
+            await create_topic(node, "compacted", cleanup_policy="compact")
+
+            assert isinstance(node.broker.logs.cleaner, LogCleaner)
+            await world.advance(node, 60_000)
+            await node.stop()
+        async with world.node() as node:
+            assert node.broker is not None
+            assert isinstance(node.broker.logs.cleaner, LogCleaner)
+            assert node.broker.logs.compacted_logs() == [TopicPartition("compacted", 0)]
+
+    run(scenario())
+
+
+def test_a_start_that_fails_leaves_nothing_behind() -> None:
+    async def scenario() -> None:
+        world = World()
+        async with world.node() as node:
+            await create_topic(node, "orders")
+        world.given["node.id"] = "2"
+        with pytest.raises(KafkaStorageError, match="belongs to node 1"):
+            async with world.node():
+                pass
+        world.given["node.id"] = "1"
+        async with world.node() as node:
+            assert topics_of(node) == {"orders"}
+
+    run(scenario())
+
+
+def test_a_disk_that_is_not_mounted_is_not_taken_for_a_new_one() -> None:
+    async def scenario() -> None:
+        world = World()
+        async with world.node() as node:
+            await node.stop()
+        world.given["log.dirs"] = "/data,/more"
+
+        with pytest.raises(KafkaStorageError, match=r"/more has no meta\.properties while others"):
+            async with world.node():
+                pass
+
+    run(scenario())
+
+
+def test_a_broker_that_another_process_replaced_ends() -> None:
+    async def scenario() -> None:
+        world = World()
+        async with world.node() as node:
+            assert node.broker is not None
+            answers: list[Message] = []
+            request = UnregisterBrokerRequest(broker_id=1)
+            node.broker._channel.submit(request, RequestContext(), answers.append)
+            await until(lambda: bool(answers))
+
+            await world.advance(node, 3000)
+
+            (error,) = world.fatal
+            assert isinstance(error, StaleBrokerEpoch | BrokerIdNotRegistered)
+
+    run(scenario())
+
+
 def test_one_of_two_disks_that_fails_takes_only_its_partitions() -> None:
     async def scenario() -> None:
         world = World(log_dirs="/meta,/other")
@@ -306,6 +384,7 @@ def test_one_of_two_disks_that_fails_takes_only_its_partitions() -> None:
                 lambda: sum(metadata.leader_of("wide", number) is None for number in range(8)) == 4
             )
             assert metadata.is_alive(1)
+            await world.advance(node, 60_000)
             assert world.fatal == []
 
     run(scenario())

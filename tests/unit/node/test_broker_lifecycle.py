@@ -222,6 +222,24 @@ def test_a_failed_directory_is_reported_at_once_and_ever_after(rig: Rig) -> None
     assert rig.beat().offline_log_dirs == [DIRECTORY]
 
 
+def test_a_failed_directory_is_reported_when_the_controller_has_answered(rig: Rig) -> None:
+    rig.run()
+    rig.now_ms = INTERVAL_MS
+    rig.beat()
+    rig.life.directories_failed([DIRECTORY], rig.now_ms)
+
+    rig.answer(is_fenced=False)  # To the heartbeat that did not say it yet.
+    assert rig.life.has_unreported_failures
+    rig.beat()
+    rig.answer(error_code=NotController.code)
+    assert rig.life.has_unreported_failures
+    rig.now_ms += RETRY_MS
+    rig.beat()
+    rig.answer(is_fenced=False)
+
+    assert not rig.life.has_unreported_failures
+
+
 def test_it_leaves_when_the_controller_lets_it(rig: Rig) -> None:
     rig.run()
 

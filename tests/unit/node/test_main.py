@@ -1,0 +1,66 @@
+"""The arguments of `server start`, and what is wrong with them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from millstream.node.main import EXIT_USAGE, _parser, _read_config, main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from millstream.node.config import NodeConfig
+
+
+def config_of(*arguments: str, **environment: str) -> NodeConfig:
+    return _read_config(_parser().parse_args(["server", "start", *arguments]), environment)
+
+
+def test_without_arguments_there_is_a_directory_to_work_in() -> None:
+    config = config_of()
+
+    assert config.logs.log_dirs[0].endswith("/millstream-data")
+    assert str(config.network.endpoints[0]) == "PLAINTEXT://localhost:9092"
+
+
+def test_data_and_listen_stand_for_their_settings() -> None:
+    config = config_of("--data", "/here", "--listen", "0.0.0.0:19092")
+
+    assert config.logs.log_dirs == ("/here",)
+    assert str(config.network.endpoints[0]) == "PLAINTEXT://0.0.0.0:19092"
+
+
+def test_later_sources_win(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("num.partitions=2\nnode.id=2\nbroker.rack=a\nlog.dirs=/file\n")
+
+    config = config_of(
+        *("--config", str(file), "--set", "num.partitions=4", "--data", "/argument"),
+        MILLSTREAM_NUM_PARTITIONS="3",
+        MILLSTREAM_NODE_ID="3",
+    )
+
+    assert config.controller.num_partitions == 4
+    assert config.process.node_id == 3
+    assert config.process.broker_rack == "a"
+    assert config.logs.log_dirs == ("/argument",)
+
+
+def test_wrong_settings_are_told_in_one_line_each(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    code = main(["server", "start", "--data", str(tmp_path), "--set", "num.partitions=x"])
+
+    assert code == EXIT_USAGE
+    error = capsys.readouterr().err
+    assert error == "millstream: invalid setting num.partitions=x: must be at least 1\n"
+
+
+def test_unknown_arguments_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["server", "start", "--nonsense"])
+
+    assert caught.value.code == EXIT_USAGE
+    assert "--nonsense" in capsys.readouterr().err
