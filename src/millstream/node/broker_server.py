@@ -21,6 +21,7 @@ from millstream.node.broker_lifecycle import (
 )
 from millstream.node.dynamic_config import DynamicConfig
 from millstream.node.isr_alterer import ControllerIsrAlterer
+from millstream.node.log_keeper import LogKeeper
 from millstream.node.publishers import (
     ConfigPublisher,
     ProgressPublisher,
@@ -32,7 +33,6 @@ from millstream.protocol.messages.broker_heartbeat import BrokerHeartbeatRespons
 from millstream.protocol.messages.broker_registration import BrokerRegistrationResponse
 from millstream.replica.replica_manager import ReplicaManager
 from millstream.server.kafka_apis import KafkaApis
-from millstream.storage.log_manager import LogManager
 from millstream.types import Uuid
 
 if TYPE_CHECKING:
@@ -48,10 +48,8 @@ if TYPE_CHECKING:
     from millstream.node.workers import Workers
     from millstream.protocol.message import Message
     from millstream.server.ports import ControllerChannel
-    from millstream.storage.cleaner import LogCleaner
     from millstream.storage.config import LogConfig
     from millstream.storage.filesystem import FileSystem
-    from millstream.storage.log_recovery import RecoveryProgress
     from millstream.storage.log_registry import DirectoryFailure
 
 _logger = logging.getLogger(__name__)
@@ -84,11 +82,9 @@ class BrokerServer:
         self._shared = shared
         self._channel = channel
         self._sockets = sockets
-        self._filesystem = filesystem
         self._clock = clock
         self._random = random
         self._timers = timers
-        self._workers = workers
         self._on_fatal = on_fatal
         self._loop = asyncio.get_running_loop()
         self._lifecycle: BrokerLifecycleManager | None = None
@@ -97,14 +93,21 @@ class BrokerServer:
         self._assignments = AssignmentsManager(config.process.node_id)
         self._assignments_alarm = timers.alarm(self._send_assignments)
         self._failure_alarm = timers.alarm(self._check_failures_reported)
-        self._logs_alarm = timers.alarm(self._tick_logs)
         self._replicas_alarm = timers.alarm(self._tick_replicas)
-        self._cleaner_alarm = timers.alarm(self._tick_cleaner)
-        self._cleaner: LogCleaner | None = None
-        self._are_logs_started = False
         self.dynamic = DynamicConfig(config)
         self.metadata = shared.metadata
-        self.logs = self._make_logs()
+        self._keeper = LogKeeper(
+            config,
+            self.dynamic,
+            cluster_id=cluster_id,
+            filesystem=filesystem,
+            clock=clock,
+            random=random,
+            timers=timers,
+            workers=workers,
+            on_directory_failure=self._directory_failed,
+        )
+        self.logs = self._keeper.logs
         self.replicas = self._make_replicas()
         self.apis = self._make_apis()
 
@@ -119,20 +122,6 @@ class BrokerServer:
         return BrokerState.STARTING if self._lifecycle is None else self._lifecycle.state
 
     # The parts.
-
-    def _make_logs(self) -> LogManager:
-        return LogManager(
-            self._config.logs,
-            cluster_id=self._cluster_id,
-            node_id=self._config.process.node_id,
-            filesystem=self._filesystem,
-            clock=self._clock,
-            random=self._random,
-            background=self._workers.background(),
-            config_for=self.dynamic.for_topic,
-            on_directory_failure=self._directory_failed,
-            on_progress=_log_progress,
-        )
 
     def _make_replicas(self) -> ReplicaManager:
         node_id = self._config.process.node_id
@@ -177,8 +166,7 @@ class BrokerServer:
     async def start(self, advertised: tuple[Endpoint, ...]) -> None:
         """Load the metadata, open the logs, join the cluster. Requests are not served yet."""
         self.dynamic.load(self._shared.loader.image.configs)
-        self.logs.start()
-        self._are_logs_started = True
+        self._keeper.start()
         node_id = self._config.process.node_id
         self._lifecycle = self._make_lifecycle(advertised)
         self._shared.loader.install(
@@ -198,7 +186,6 @@ class BrokerServer:
         self._lifecycle.become_ready(now_ms)
         self._pump()
         await self._until(lambda life: life.state is BrokerState.RUNNING)
-        self._arm_logs()
 
     def _make_lifecycle(self, advertised: tuple[Endpoint, ...]) -> BrokerLifecycleManager:
         process = self._config.process
@@ -225,22 +212,6 @@ class BrokerServer:
             registration_timeout_ms=process.registration_timeout_ms,
         )
 
-    def _start_cleaner(self) -> None:
-        """A broker without compacted topics has none: it costs memory and wakes up to look."""
-        from millstream.storage.cleaner import LogCleaner
-
-        self._cleaner = LogCleaner(
-            self.logs,
-            self.dynamic.cleaner,
-            filesystem=self._filesystem,
-            clock=self._clock,
-            run=lambda work: self._workers.submit("cleaner", work),
-            post=self._workers.post,
-            on_deadline=self._arm_cleaner,
-        )
-        self.logs.cleaner = self._cleaner
-        self._arm_cleaner()
-
     # Stop.
 
     async def leave(self) -> None:
@@ -262,17 +233,11 @@ class BrokerServer:
     def stop(self) -> None:
         """Answer everybody who waits and close the logs, so that the next start is quick."""
         self.replicas.stop()
-        if self._cleaner is not None:
-            self._cleaner.close()
-        if self._are_logs_started:
-            self._are_logs_started = False
-            self.logs.stop(self.broker_epoch)
+        self._keeper.stop(self.broker_epoch)
 
     def abandon(self) -> None:
         """Let go of the logs as they are."""
-        if self._are_logs_started:
-            self._are_logs_started = False
-            self.logs.abandon()
+        self._keeper.abandon()
 
     # Membership.
 
@@ -324,7 +289,7 @@ class BrokerServer:
             self._lifecycle.note_metadata_offset(last_offset, self._clock.monotonic_ms())
             # After the publication: an answer of the controller must not come in between.
             self._lifecycle_alarm.set(self._lifecycle.next_deadline_ms)
-        self._arm_logs()
+        self._keeper.arm()
 
     def _context(self, api: ApiKey) -> RequestContext:
         now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.wall_ms()
@@ -373,40 +338,15 @@ class BrokerServer:
     # Settings.
 
     def _topic_config_changed(self, topic: str, config: LogConfig) -> None:
-        if config.is_compacted and self._cleaner is None and self.dynamic.cleaner.enable:
-            self._start_cleaner()
-        self.logs.update_topic_config(topic, config)
+        self._keeper.update_topic(topic, config)
         self.replicas.note_topic_config(topic)
 
     def _broker_config_changed(self) -> None:
-        self.logs.update_config(self.dynamic.logs)
+        self._keeper.update_broker()
         self._sockets.update_limits(self.dynamic.network)
-        if self._cleaner is not None:
-            self._cleaner.update_config(self.dynamic.cleaner)
 
     # Time.
-
-    def _tick_logs(self) -> None:
-        self.logs.tick()
-        self._arm_logs()
-
-    def _arm_logs(self) -> None:
-        if self._are_logs_started:
-            self._logs_alarm.set(self.logs.next_deadline_ms())
 
     def _tick_replicas(self) -> None:
         self.replicas.tick()
         self._replicas_alarm.set(self.replicas.next_deadline_ms())
-
-    def _tick_cleaner(self) -> None:
-        if self._cleaner is not None:
-            self._cleaner.tick()
-            self._arm_cleaner()
-
-    def _arm_cleaner(self) -> None:
-        if self._cleaner is not None:
-            self._cleaner_alarm.set(self._cleaner.next_deadline_ms())
-
-
-def _log_progress(progress: RecoveryProgress) -> None:
-    _logger.info("recovering logs: %s", progress)

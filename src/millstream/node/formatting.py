@@ -8,6 +8,7 @@ voters, if the quorum is a dynamic one.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,7 @@ from millstream.raft.voters import (
     VoterSet,
 )
 from millstream.storage.faults import storage_errors
+from millstream.storage.file_names import parse_partition_directory_name
 from millstream.storage.filesystem import directory_of, write_atomically
 from millstream.storage.meta_properties import (
     MetaProperties,
@@ -48,6 +50,8 @@ if TYPE_CHECKING:
     from millstream.metadata.bootstrap import BootstrapMetadata
     from millstream.node.config import NodeConfig
     from millstream.storage.filesystem import FileSystem
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +132,47 @@ def format_storage(
     return list(info.unformatted)
 
 
+def take_directories(
+    config: NodeConfig,
+    filesystem: FileSystem,
+    *,
+    random: Random,
+    wall_ms: int,
+    controller_endpoints: Mapping[str, Endpoint],
+) -> tuple[str, Uuid]:
+    """What a node does at its start: see whose the directories are, take them if nobody's.
+
+    The cluster's id, and that of the metadata directory.
+    """
+    info = storage_info(config, filesystem)
+    if info.metas and info.unformatted:
+        raise KafkaStorageError(
+            f"{', '.join(info.unformatted)} has no meta.properties while others have: is the "
+            "disk mounted? If it is new, format it with `millstream storage format`"
+        )
+    if info.unformatted:
+        _require_empty(filesystem, info.unformatted)
+        cluster_id = random_uuid(random)
+        format_storage(
+            config,
+            filesystem,
+            cluster_id=cluster_id,
+            random=random,
+            wall_ms=wall_ms,
+            controller_endpoints=controller_endpoints,
+        )
+        listed = ", ".join(info.unformatted)
+        _logger.info("formatted %s for the new cluster %s", listed, cluster_id)
+        info = storage_info(config, filesystem)
+    if info.cluster_id is None:
+        raise KafkaStorageError(
+            f"{config.metadata_dir}/meta.properties names no cluster: format the directory with "
+            "`millstream storage format`"
+        )
+    require_one_owner(info.metas, info.cluster_id, config.process.node_id)
+    return info.cluster_id, info.metas[config.metadata_dir].directory_id or Uuid.ZERO
+
+
 def read_bootstrap(config: NodeConfig, filesystem: FileSystem) -> BootstrapMetadata:
     """The first records of the cluster; the defaults for directories of older software."""
     path = f"{config.metadata_dir}/{BOOTSTRAP_FILE_NAME}"
@@ -135,6 +180,18 @@ def read_bootstrap(config: NodeConfig, filesystem: FileSystem) -> BootstrapMetad
         if not filesystem.exists(path):
             return bootstrap_metadata()
         return decode_bootstrap(filesystem.read_bytes(path), path)
+
+
+def _require_empty(filesystem: FileSystem, paths: tuple[str, ...]) -> None:
+    for path in paths:
+        for status in filesystem.scan(path) if filesystem.exists(path) else ():
+            parsed = parse_partition_directory_name(status.name)
+            # The metadata log may be what a crash while formatting left.
+            if parsed is not None and status.name != METADATA_PARTITION:
+                raise KafkaStorageError(
+                    f"{path} has logs ({status.name}) but no meta.properties: it is not taken "
+                    "for a new cluster. Restore the file or give another directory"
+                )
 
 
 def _write_voters(filesystem: FileSystem, path: str, voter: Voter, wall_ms: int) -> None:

@@ -14,7 +14,7 @@ from random import Random, SystemRandom
 from typing import TYPE_CHECKING, Final
 
 from millstream.clock import SystemClock
-from millstream.errors import InvalidConfig, KafkaStorageError, MillstreamError
+from millstream.errors import InvalidConfig, MillstreamError
 from millstream.metadata.features import SUPPORTED_FEATURES
 from millstream.network.endpoint import host_and_port
 from millstream.network.socket_server import SocketServer
@@ -23,12 +23,7 @@ from millstream.node.broker_server import BrokerServer
 from millstream.node.config import CONTROLLER_LISTENER
 from millstream.node.controller_channel import LocalControllerChannel
 from millstream.node.controller_server import ControllerRegistrar, ControllerServer
-from millstream.node.formatting import (
-    format_storage,
-    random_uuid,
-    read_bootstrap,
-    storage_info,
-)
+from millstream.node.formatting import read_bootstrap, take_directories
 from millstream.node.shared_server import SharedServer
 from millstream.node.timers import Timers
 from millstream.node.workers import Workers
@@ -38,8 +33,6 @@ from millstream.raft.voters import Endpoint as VoterEndpoint
 from millstream.raft.voters import ReplicaKey
 from millstream.server.controller_apis import ControllerApis
 from millstream.storage.disk import DiskFileSystem
-from millstream.storage.file_names import parse_partition_directory_name
-from millstream.storage.meta_properties import require_one_owner
 from millstream.types import Uuid
 
 if TYPE_CHECKING:
@@ -144,47 +137,14 @@ class Node:
         self.advertised = self.config.network.advertised(endpoints, own_name)
 
     def _take_directories(self) -> None:
-        """See whose the directories are; take them if they are nobody's."""
-        info = storage_info(self.config, self._filesystem)
-        if info.metas and info.unformatted:
-            raise KafkaStorageError(
-                f"{', '.join(info.unformatted)} has no meta.properties while others have: is the "
-                "disk mounted? If it is new, format it with `millstream storage format`"
-            )
-        if info.unformatted:
-            self._require_empty(info.unformatted)
-            cluster_id = random_uuid(self._random)
-            format_storage(
-                self.config,
-                self._filesystem,
-                cluster_id=cluster_id,
-                random=self._random,
-                wall_ms=self._clock.wall_ms(),
-                controller_endpoints=self._voter_endpoints(),
-            )
-            listed = ", ".join(info.unformatted)
-            _logger.info("formatted %s for the new cluster %s", listed, cluster_id)
-            info = storage_info(self.config, self._filesystem)
-        if info.cluster_id is None:
-            raise KafkaStorageError(
-                f"{self.config.metadata_dir}/meta.properties names no cluster: format the "
-                "directory with `millstream storage format`"
-            )
-        self.cluster_id = info.cluster_id
-        require_one_owner(info.metas, self.cluster_id, self.config.process.node_id)
-        self._directory_id = info.metas[self.config.metadata_dir].directory_id or Uuid.ZERO
-
-    def _require_empty(self, paths: tuple[str, ...]) -> None:
-        for path in paths:
-            if not self._filesystem.exists(path):
-                continue
-            for status in self._filesystem.scan(path):
-                parsed = parse_partition_directory_name(status.name)
-                if parsed is not None and parsed.partition.topic != "__cluster_metadata":
-                    raise KafkaStorageError(
-                        f"{path} has logs ({status.name}) but no meta.properties: it is not taken "
-                        "for a new cluster. Restore the file or give another directory"
-                    )
+        owner = take_directories(
+            self.config,
+            self._filesystem,
+            random=self._random,
+            wall_ms=self._clock.wall_ms(),
+            controller_endpoints=self._voter_endpoints(),
+        )
+        self.cluster_id, self._directory_id = owner
 
     def _voter_endpoints(self) -> dict[str, VoterEndpoint]:
         return {

@@ -1,0 +1,1 @@
+"""Nodes: as processes on loopback, and in this process on a simulated disk."""
