@@ -60,14 +60,19 @@ def partition(
     )
 
 
-def everything() -> list[Message]:
-    """Records of every kind that lasts."""
+def partition_in_trouble() -> topic.PartitionRecord:
+    """A partition with something in each of its fields."""
     eligible = partition(T, 1, [1, 2, 3])
     eligible.isr = [1]
     eligible.eligible_leader_replicas = [2]
     eligible.last_known_elr = [3]
     eligible.removing_replicas = [3]
     eligible.leader_recovery_state = 1
+    return eligible
+
+
+def everything() -> list[Message]:
+    """Records of every kind that lasts."""
     cordoned = register(3)
     cordoned.cordoned_log_dirs = [uuid(53)]
     return [
@@ -84,7 +89,7 @@ def everything() -> list[Message]:
         ),
         topic.TopicRecord(name="t", topic_id=T),
         partition(T, 0, [1, 2]),
-        eligible,
+        partition_in_trouble(),
         topic.TopicRecord(name="u", topic_id=U),
         partition(U, 0, [3]),
         config.ConfigRecord(resource_type=2, resource_name="t", name="retention.ms", value="1"),
