@@ -1,0 +1,130 @@
+"""`millstream configs`: settings of topics, of brokers, and of the whole cluster."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from millstream.cli.faults import UsageFault
+from millstream.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    DEFAULT_TIMEOUT_S,
+    AsJson,
+    Bootstrap,
+    Timeout,
+    complete_topics,
+    new_family,
+)
+from millstream.cli.output import note, show_json, show_rows
+from millstream.cli.session import open_session
+from millstream.cli.settings import (
+    DEFAULT_SOURCE,
+    SOURCES,
+    STATIC_SOURCE,
+    Change,
+    Operation,
+    Resource,
+    ResourceType,
+    alter,
+    describe,
+    parse_change,
+)
+
+family = new_family("Settings of topics, brokers and the cluster.")
+
+OnTopic = Annotated[
+    str | None,
+    typer.Option(
+        "--topic", "-t", metavar="NAME", help="Of a topic.", autocompletion=complete_topics
+    ),
+]
+OnBroker = Annotated[int | None, typer.Option("--broker", metavar="ID", help="Of one broker.")]
+OnCluster = Annotated[bool, typer.Option("--cluster", help="Of all brokers, as their default.")]
+
+
+@family.command("describe")
+def describe_configs(
+    topic: OnTopic = None,
+    broker: OnBroker = None,
+    cluster: OnCluster = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Defaults and static settings as well.")
+    ] = False,
+    bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    as_json: AsJson = False,
+) -> None:
+    """Show settings and where they come from.
+
+    Examples: `millstream configs describe --topic orders`,
+    `millstream configs describe --broker 1 --all`
+    """
+    resource = _resource(topic, broker, cluster)
+    with open_session(bootstrap_server, timeout) as session:
+        if resource.kind is ResourceType.TOPIC:
+            session.topic(resource.name)
+        found = describe(session, resource)
+    rows: list[dict[str, Any]] = [
+        {
+            "key": each.name,
+            "value": None if each.is_sensitive else each.value,
+            "source": SOURCES.get(each.config_source, str(each.config_source)),
+            "read_only": each.read_only,
+            "sensitive": each.is_sensitive,
+        }
+        for each in found
+        if everything or each.config_source not in (DEFAULT_SOURCE, STATIC_SOURCE)
+    ]
+    if not rows and not as_json:
+        note(f"{resource}: nothing is set; --all shows the defaults", as_json=as_json)
+        return
+    show_rows(rows, {"key": "KEY", "value": "VALUE", "source": "SOURCE"}, as_json=as_json)
+
+
+@family.command("alter")
+def alter_configs(
+    changes: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="KEY=VALUE…",
+            help="`key=value` sets, `key+=value` adds to a list, `key-=value` takes from it.",
+        ),
+    ] = None,
+    topic: OnTopic = None,
+    broker: OnBroker = None,
+    cluster: OnCluster = False,
+    delete: Annotated[
+        list[str] | None,
+        typer.Option("--delete", "-d", metavar="KEY", help="Back to the default; repeatable."),
+    ] = None,
+    bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    as_json: AsJson = False,
+) -> None:
+    """Change settings: all that are named, or none.
+
+    Examples: `millstream configs alter --topic orders retention.ms=86400000`,
+    `millstream configs alter --cluster --delete log.retention.ms`
+    """
+    resource = _resource(topic, broker, cluster)
+    wanted = [parse_change(text) for text in changes or ()]
+    wanted += [Change(key, Operation.DELETE, None) for key in delete or ()]
+    if not wanted:
+        raise UsageFault("say what to change: KEY=VALUE, or --delete KEY")
+    with open_session(bootstrap_server, timeout) as session:
+        if resource.kind is ResourceType.TOPIC:
+            session.topic(resource.name)
+        alter(session, resource, wanted)
+    if as_json:
+        show_json({"resource": str(resource), "changed": [each.key for each in wanted]})
+    note(f"{resource}: changed {', '.join(each.key for each in wanted)}", as_json=as_json)
+
+
+def _resource(topic: str | None, broker: int | None, cluster: bool) -> Resource:
+    given = (topic is not None) + (broker is not None) + cluster
+    if given != 1:
+        raise UsageFault("say whose settings: one of --topic NAME, --broker ID, --cluster")
+    if topic is not None:
+        return Resource(ResourceType.TOPIC, topic)
+    return Resource(ResourceType.BROKER, "" if broker is None else str(broker))

@@ -1,0 +1,61 @@
+"""What goes wrong on the command line, in one line that says what to do; and the exit codes.
+
+`app` prints the line and leaves with the code. Commands raise `CommandFailed`, the session raises
+`Unreachable`; other errors of Millstream come with a text of their own.
+"""
+
+from __future__ import annotations
+
+import difflib
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from millstream.errors import MillstreamError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class ExitCode(IntEnum):
+    """How a command ended."""
+
+    OK = 0
+    FAILED = 1
+    """The cluster refused, or a file could not be read; stderr says which and why."""
+    USAGE = 2
+    """The command line is wrong; nothing was done."""
+    UNREACHABLE = 3
+    """No broker answered in time."""
+    INTERRUPTED = 130
+    """Ctrl-C."""
+    BROKEN_PIPE = 141
+    """Whoever read the output stopped reading."""
+
+
+class CommandFailed(MillstreamError):
+    """A command could not do what it was asked to; the message is the whole line."""
+
+    exit_code = ExitCode.FAILED
+
+
+class UsageFault(CommandFailed):
+    """An argument cannot be used."""
+
+    exit_code = ExitCode.USAGE
+
+
+class Unreachable(CommandFailed):
+    """No broker answered."""
+
+    exit_code = ExitCode.UNREACHABLE
+
+
+def nearest(wrong: str, known: Iterable[str]) -> str:
+    """`; did you mean 'x'?` if there is something close, else nothing."""
+    matches = difflib.get_close_matches(wrong, list(known), n=1, cutoff=0.6)
+    return f"; did you mean {matches[0]!r}?" if matches else ""
+
+
+def one_line(text: str) -> str:
+    """A message as it fits on one line."""
+    return " ".join(text.split())

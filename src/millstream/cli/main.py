@@ -1,0 +1,36 @@
+"""`millstream`: where every command line begins.
+
+`server` goes straight to the node, which needs neither typer nor rich and is ready sooner
+without them. Everything else goes to `app`; without the extra `cli` one line says how to get it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+EXIT_USAGE: Final = 2
+_EXTRA: Final = ("typer", "rich")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; the exit code, whose meanings `faults.ExitCode` has."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] == ["server"]:
+        from millstream.node.main import main as run_node
+
+        return run_node(given)
+    missing = [name for name in _EXTRA if importlib.util.find_spec(name) is None]
+    if missing:
+        sys.stderr.write(
+            f"millstream: this command needs {' and '.join(missing)}: "
+            "pip install 'millstream[cli]' (only `server start` works without)\n"
+        )
+        return EXIT_USAGE
+    from millstream.cli.app import run
+
+    return run(given)

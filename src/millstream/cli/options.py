@@ -1,0 +1,52 @@
+"""Options that many commands share, once: names, help texts, environment, completion."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Annotated, Final
+
+import typer
+
+from millstream.cli.session import open_session
+
+BOOTSTRAP_VARIABLE: Final = "MILLSTREAM_BOOTSTRAP_SERVER"
+DEFAULT_BOOTSTRAP: Final = "localhost:9092"
+DEFAULT_TIMEOUT_S: Final = 30.0
+_COMPLETION_TIMEOUT_S: Final = 1.0
+
+
+def complete_topics(context: typer.Context, incomplete: str) -> Iterator[str]:
+    """Topic names for the shell; none if the cluster does not answer at once."""
+    bootstrap = str(context.params.get("bootstrap_server") or DEFAULT_BOOTSTRAP)
+    # A shell that completes must never show an error instead.
+    with suppress(Exception), open_session(bootstrap, _COMPLETION_TIMEOUT_S) as session:
+        yield from (name for name in session.refresh().topics if name.startswith(incomplete))
+
+
+Bootstrap = Annotated[
+    str,
+    typer.Option(
+        "--bootstrap-server",
+        "-b",
+        metavar="HOST:PORT,…",
+        envvar=BOOTSTRAP_VARIABLE,
+        help="Brokers to ask first; one that answers is enough.",
+    ),
+]
+Timeout = Annotated[
+    float, typer.Option("--timeout", metavar="SECONDS", help="How long to try before giving up.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Topic = Annotated[
+    str, typer.Argument(metavar="TOPIC", help="A topic's name.", autocompletion=complete_topics)
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--config", "-c", metavar="KEY=VALUE", help="A setting; may be repeated."),
+]
+
+
+def new_family(summary: str) -> typer.Typer:
+    """A group of commands, such as `topics`."""
+    return typer.Typer(help=summary, no_args_is_help=True, rich_markup_mode="markdown")

@@ -1,0 +1,313 @@
+"""`millstream topics`: list, create, describe, alter, delete."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from millstream.cli.faults import CommandFailed, UsageFault, nearest
+from millstream.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    DEFAULT_TIMEOUT_S,
+    AsJson,
+    Bootstrap,
+    Settings,
+    Timeout,
+    Topic,
+    complete_topics,
+    new_family,
+)
+from millstream.cli.output import note, show_facts, show_json, show_rows
+from millstream.cli.session import open_session
+from millstream.cli.settings import (
+    Change,
+    Operation,
+    Resource,
+    ResourceType,
+    alter,
+    describe,
+    explain_refusal,
+    parse_change,
+    parse_pairs,
+)
+from millstream.errors import (
+    InvalidConfig,
+    LeaderNotAvailable,
+    TopicAlreadyExists,
+    UnknownTopicOrPartition,
+    error_for_code,
+)
+from millstream.protocol.messages import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
+from millstream.protocol.messages.create_partitions import CreatePartitionsTopic
+from millstream.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
+from millstream.protocol.messages.delete_topics import DeleteTopicState
+
+if TYPE_CHECKING:
+    from millstream.cli.cluster_view import TopicView
+    from millstream.cli.session import Session
+
+family = new_family("Create, look at, change and delete topics.")
+
+_BROKER_DEFAULT = -1
+_DYNAMIC_TOPIC_SOURCE = 1
+
+Topics = Annotated[
+    list[str],
+    typer.Argument(metavar="TOPIC…", help="Names of topics.", autocompletion=complete_topics),
+]
+
+
+@family.command("list")
+def list_topics(
+    internal: Annotated[
+        bool, typer.Option("--internal/--no-internal", help="Show internal topics, too.")
+    ] = True,
+    bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    as_json: AsJson = False,
+) -> None:
+    """List all topics.
+
+    Example: `millstream topics list --json`
+    """
+    with open_session(bootstrap_server, timeout) as session:
+        found = session.refresh().topics
+    rows = [
+        {
+            "topic": each.name,
+            "partitions": len(each.partitions),
+            "replication_factor": each.replication_factor,
+            "internal": each.is_internal,
+        }
+        for _, each in sorted(found.items())
+        if internal or not each.is_internal
+    ]
+    headings = {"topic": "TOPIC", "partitions": "PARTITIONS", "replication_factor": "REPLICAS"}
+    show_rows(rows, headings, as_json=as_json)
+
+
+@family.command("create")
+def create(
+    topics: Topics,
+    partitions: Annotated[
+        int, typer.Option("--partitions", "-p", help="How many; the broker's default if not given.")
+    ] = _BROKER_DEFAULT,
+    replication_factor: Annotated[
+        int, typer.Option("--replication-factor", "-r", help="Likewise, replicas of each.")
+    ] = _BROKER_DEFAULT,
+    config: Settings = None,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="A topic that is there already is fine.")
+    ] = False,
+    validate_only: Annotated[
+        bool, typer.Option("--validate-only", help="Check everything, create nothing.")
+    ] = False,
+    bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    as_json: AsJson = False,
+) -> None:
+    """Create topics, and return when they can be written to.
+
+    Example: `millstream topics create orders -p 12 -c retention.ms=86400000`
+    """
+    settings = parse_pairs(config)
+    request = CreateTopicsRequest(
+        topics=[
+            CreatableTopic(
+                name=name,
+                num_partitions=partitions,
+                replication_factor=replication_factor,
+                configs=[CreatableTopicConfig(name=k, value=v) for k, v in settings.items()],
+            )
+            for name in dict.fromkeys(topics)
+        ],
+        timeout_ms=int(timeout * 1000),
+        validate_only=validate_only,
+    )
+    rows: list[dict[str, Any]] = []
+    with open_session(bootstrap_server, timeout) as session:
+        for result in session.call(request, CreateTopicsResponse).topics:
+            exists = result.error_code == TopicAlreadyExists.code and if_not_exists
+            if result.error_code and not exists:
+                error = error_for_code(result.error_code, result.error_message)
+                if isinstance(error, InvalidConfig):
+                    explain_refusal(error, settings, ResourceType.TOPIC)
+                raise error
+            rows.append({"topic": result.name, "created": not (exists or validate_only)})
+        if not validate_only:
+            for name in topics:
+                session.retrying(partial(_require_leaders, session, name))
+    if as_json:
+        show_json(rows)
+    for row in rows:
+        done = "created" if row["created"] else "could be created" if validate_only else "exists"
+        note(f"{row['topic']}: {done}", as_json=as_json)
+
+
+@family.command("describe")
+def describe_topics(
+    topics: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TOPIC…]", help="All if none.", autocompletion=complete_topics),
+    ] = None,
+    bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    as_json: AsJson = False,
+) -> None:
+    """Show partitions, leaders, replicas, and the settings made on a topic.
+
+    Example: `millstream topics describe orders`
+    """
+    with open_session(bootstrap_server, timeout) as session:
+        names = list(topics or sorted(session.refresh().topics))
+        found = [(session.topic(name), _own_settings(session, name)) for name in names]
+    if as_json:
+        show_json([_facts(topic, own) | {"partitions": _rows(topic)} for topic, own in found])
+        return
+    headings = {
+        "partition": "PARTITION",
+        "leader": "LEADER",
+        "leader_epoch": "EPOCH",
+        "replicas": "REPLICAS",
+        "isr": "ISR",
+        "offline": "OFFLINE",
+    }
+    for index, (topic, own) in enumerate(found):
+        note("", as_json=index == 0)  # An empty line between two.
+        settings = [f"{key}={value}" for key, value in own.items()]
+        show_facts(_facts(topic, own) | {"settings": settings}, as_json=False)
+        show_rows(_rows(topic), headings, as_json=False)
+
+
+@family.command("alter")
+def alter_topic(
+    topic: Topic,
+    partitions: Annotated[
+        int | None, typer.Option("--partitions", "-p", help="The new number; it only grows.")
+    ] = None,
+    config: Settings = None,
+    delete_config: Annotated[
+        list[str] | None,
+        typer.Option("--delete-config", metavar="KEY", help="Back to the default; repeatable."),
+    ] = None,
+    bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    as_json: AsJson = False,
+) -> None:
+    """Add partitions to a topic or change its settings.
+
+    Keys move to other partitions when partitions are added.
+
+    Example: `millstream topics alter orders --partitions 24`
+    """
+    changes = [parse_change(text) for text in config or ()]
+    changes += [Change(key, Operation.DELETE, None) for key in delete_config or ()]
+    if partitions is None and not changes:
+        raise UsageFault("say what to change: --partitions, --config or --delete-config")
+    with open_session(bootstrap_server, timeout) as session:
+        before = len(session.topic(topic).partitions)
+        if changes:
+            alter(session, Resource(ResourceType.TOPIC, topic), changes)
+        if partitions is not None:
+            _add_partitions(session, topic, partitions)
+    now = before if partitions is None else partitions
+    if as_json:
+        changed = [each.key for each in changes]
+        show_json({"topic": topic, "partitions": now, "changed": changed})
+    if partitions is not None:
+        note(f"{topic}: {before} partitions became {now}", as_json=as_json)
+    if changes:
+        note(f"{topic}: changed {', '.join(each.key for each in changes)}", as_json=as_json)
+
+
+@family.command("delete")
+def delete(
+    topics: Topics,
+    if_exists: Annotated[
+        bool, typer.Option("--if-exists", help="A topic that is not there is fine.")
+    ] = False,
+    bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    as_json: AsJson = False,
+) -> None:
+    """Delete topics with all their records. There is no way back.
+
+    Example: `millstream topics delete orders --if-exists`
+    """
+    names = list(dict.fromkeys(topics))
+    with open_session(bootstrap_server, timeout) as session:
+        known = session.refresh().topics
+        missing = [name for name in names if name not in known]
+        if missing and not if_exists:
+            # Before anything is deleted: a misspelt name should not cost its neighbours.
+            raise CommandFailed(f"there is no topic {missing[0]!r}{nearest(missing[0], known)}")
+        request = DeleteTopicsRequest(
+            topics=[DeleteTopicState(name=name) for name in names if name in known],
+            topic_names=[name for name in names if name in known],
+            timeout_ms=int(timeout * 1000),
+        )
+        results = session.call(request, DeleteTopicsResponse).responses if request.topics else []
+    for result in results:
+        if result.error_code and not (
+            if_exists and result.error_code == UnknownTopicOrPartition.code
+        ):
+            raise error_for_code(result.error_code, result.error_message)
+    if as_json:
+        show_json([{"topic": name, "deleted": name in known} for name in names])
+    for name in names:
+        note(f"{name}: {'deleted' if name in known else 'was not there'}", as_json=as_json)
+
+
+def _require_leaders(session: Session, name: str) -> None:
+    """Raise while a partition cannot be used yet, which other brokers learn a little later."""
+    topic = session.refresh().topics.get(name)
+    if topic is None or any(each.leader_id < 0 for each in topic.partitions):
+        raise LeaderNotAvailable(f"{name} was created but has no leaders yet")
+
+
+def _add_partitions(session: Session, topic: str, count: int) -> None:
+    request = CreatePartitionsRequest(
+        topics=[CreatePartitionsTopic(name=topic, count=count, assignments=None)],
+        timeout_ms=session.timeout_ms,
+    )
+    result = session.call(request, CreatePartitionsResponse).results[0]
+    if result.error_code:
+        raise error_for_code(result.error_code, result.error_message)
+
+
+def _own_settings(session: Session, name: str) -> dict[str, str | None]:
+    found = describe(session, Resource(ResourceType.TOPIC, name))
+    return {each.name: each.value for each in found if each.config_source == _DYNAMIC_TOPIC_SOURCE}
+
+
+def _facts(topic: TopicView, own: dict[str, str | None]) -> dict[str, Any]:
+    return {
+        "topic": topic.name,
+        "topic_id": str(topic.topic_id),
+        "internal": topic.is_internal,
+        "replication_factor": topic.replication_factor,
+        "settings": own,
+    }
+
+
+def _rows(topic: TopicView) -> list[dict[str, Any]]:
+    return [
+        {
+            "partition": each.index,
+            "leader": each.leader_id if each.leader_id >= 0 else None,
+            "leader_epoch": each.leader_epoch,
+            "replicas": list(each.replicas),
+            "isr": list(each.isr),
+            "offline": list(each.offline),
+        }
+        for each in topic.partitions
+    ]
