@@ -67,6 +67,8 @@ _MANUAL_CLOCK_DEFAULTS: Final[Mapping[str, str]] = {
     "broker.heartbeat.interval.ms": str(10 * 86_400_000),
     "broker.session.timeout.ms": str(24 * 86_400_000),
     "connections.max.idle.ms": "-1",
+    # Clients live in the present, and the clock need not.
+    "log.message.timestamp.after.max.ms": str((1 << 63) - 1),
 }
 _SETTLING_TURNS: Final = 8
 """Turns of the loop after which what a moment of the clock has set off is under way."""
@@ -160,14 +162,13 @@ class EmbeddedBroker:
         if self._node is not None:
             raise InvalidArgument("this broker is started already: stop it first")
         self.failure = None
-        config = self._config()
-        thread = LoopThread(self._name)
+        is_first = self._port == 0
         try:
-            self._node = thread.run(self._start(config))
+            self._thread, self._node = self._start_thread(self._config())
         except BaseException:
-            thread.close()
+            if is_first:
+                self._release()
             raise
-        self._thread = thread
         self._port = self._node.advertised[0].port
 
     def stop(self) -> None:
@@ -191,12 +192,25 @@ class EmbeddedBroker:
         if os.getpid() != self._pid:
             return
         self.stop()
+        self._release()
+
+    def _release(self) -> None:
+        """Give back the port and the temporary data."""
+        self._port = 0
         if self._reserved is not None:
             self._reserved.close()
             self._reserved = None
         if self._scratch is not None:
             self._scratch.remove()
             self._scratch = None
+
+    def _start_thread(self, config: NodeConfig) -> tuple[LoopThread, Node]:
+        thread = LoopThread(self._name)
+        try:
+            return thread, thread.run(self._start(config))
+        except BaseException:
+            thread.close()
+            raise
 
     async def _start(self, config: NodeConfig) -> Node:
         is_kept = self._given_directory is not None

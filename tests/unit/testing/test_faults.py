@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -66,8 +66,8 @@ class Bench:
 
     def __init__(self) -> None:
         self.faults = Faults()
-        self.apis: Any = Apis()
-        self.loop: Any = Loop()
+        self.apis = cast("Any", Apis())
+        self.loop = cast("Any", Loop())
         self.client = Client()
         self.handle = FaultyHandler(self.apis, self.faults, self.loop)
 
@@ -204,8 +204,8 @@ def test_a_delayed_request_that_expects_no_answer_gets_none(bench: Bench) -> Non
 def test_while_unavailable_every_request_breaks_its_connection() -> None:
     disconnected = []
     faults = Faults(lambda: disconnected.append(True))
-    apis: Any = Apis()
-    loop: Any = Loop()
+    apis = cast("Any", Apis())
+    loop = cast("Any", Loop())
     handle, client = FaultyHandler(apis, faults, loop), Client()
 
     with faults.unavailable():
