@@ -1,0 +1,1 @@
+"""Embedded brokers with independent clients: lifecycle, faults, time, pytest fixtures."""
