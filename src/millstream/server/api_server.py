@@ -16,6 +16,7 @@ from millstream.errors import ApiError, DecodeError, RequestTimedOut, UnknownSer
 from millstream.network.request import CLOSE, PENDING
 from millstream.protocol.api import API_BY_KEY, ApiKey, unsupported_api_versions
 from millstream.protocol.frame import encode_response
+from millstream.server.bodies import read_body
 from millstream.server.exchange import Exchange
 
 if TYPE_CHECKING:
@@ -57,9 +58,7 @@ class ApiServer:
             raise DecodeError(f"API key {api_key} is not served here")
         if not API_BY_KEY[api_key].released.covers(version):
             return _refuse_version(request)
-        message = self._request_classes[api_key].decode(
-            request.buffer[: request.end], version, request.body
-        )
+        message = read_body(self._request_classes[api_key], request)
         exchange = Exchange(request, message, self._complete)
         try:
             response = handler.handle(message, exchange) or exchange.early_response
@@ -77,9 +76,7 @@ class ApiServer:
         handler = self._handlers.get(api_key)
         if handler is None or not API_BY_KEY[api_key].released.covers(version):
             return self.handle(request)
-        message = self._request_classes[api_key].decode(
-            request.buffer[: request.end], version, request.body
-        )
+        message = read_body(self._request_classes[api_key], request)
         failure = handler.fail(message, error, version)
         return encode_response(failure, version, request.correlation_id)
 

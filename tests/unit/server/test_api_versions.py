@@ -110,6 +110,18 @@ def test_an_api_that_is_not_served_ends_the_connection() -> None:
         broker.apis.handle(request)
 
 
+def test_bytes_after_the_last_field_are_ignored() -> None:
+    """As librdkafka 2.16 asks for the metadata of all topics."""
+    broker = Broker()
+    broker.create("orders")
+    sent = bytes.fromhex("0000001a0003000d00000004000772646b61666b610000000000010000")
+    request = frame_request(len(sent[4:]).to_bytes(4, "big") + sent[4:])
+
+    answer = Call(request, broker.apis.handle(request)).response
+
+    assert [topic.name for topic in answer.topics] == ["orders"]
+
+
 def test_a_body_that_cannot_be_read_ends_the_connection() -> None:
     broker = Broker()
     request = frame_request(encode_request(ApiKey.METADATA.request(), 12, 1)[:-1])

@@ -15,6 +15,7 @@ from millstream.errors import (
     NotController,
     TelemetryTooLarge,
     ThrottlingQuotaExceeded,
+    TransactionalIdAuthorizationFailed,
     UnknownSubscriptionId,
     UnsupportedCompressionType,
     UnsupportedVersion,
@@ -80,7 +81,7 @@ class TestProducerIds:
     @pytest.mark.parametrize(
         ("fields", "code"),
         [
-            ({"transactional_id": "tx"}, UnsupportedVersion.code),
+            ({"transactional_id": "tx"}, TransactionalIdAuthorizationFailed.code),
             ({"transactional_id": ""}, InvalidRequest.code),
             ({"transactional_id": None, "producer_id": 5}, InvalidRequest.code),
             ({"transactional_id": None, "producer_epoch": 5}, InvalidRequest.code),
@@ -95,7 +96,7 @@ class TestProducerIds:
     ("key_type", "code"),
     [
         (0, CoordinatorNotAvailable.code),
-        (1, UnsupportedVersion.code),
+        (1, TransactionalIdAuthorizationFailed.code),
         (2, UnsupportedVersion.code),
         (9, InvalidRequest.code),
     ],

@@ -25,6 +25,7 @@ from millstream.protocol.messages.fetch import (
 from millstream.replica.fetch_service import CONSUMER, FetchParams
 from millstream.replica.fetch_session import NO_SESSION_ID, FetchAnswer
 from millstream.replica.fetch_target import UNKNOWN, FetchTarget
+from millstream.server.bodies import read_body
 from millstream.server.fetch_frames import (
     RACKS_SINCE,
     READERS,
@@ -98,9 +99,7 @@ class FetchHandler:
 
     def fail(self, request: Request, error: ApiError) -> Response:
         """The answer that nothing could be read; versions before sessions have no room for it."""
-        message = FetchRequest.decode(
-            request.buffer[: request.end], request.api_version, request.body
-        )
+        message = read_body(FetchRequest, request)
         response = FetchResponse(
             error_code=error.code,
             responses=[
@@ -142,7 +141,7 @@ class FetchHandler:
     def _open(self, request: Request) -> tuple[FetchContext, FetchParams]:
         """Any shape that the protocol allows."""
         version = request.api_version
-        message = FetchRequest.decode(request.buffer[: request.end], version, request.body)
+        message = read_body(FetchRequest, request)
         uses_ids = version >= TOPIC_IDS_SINCE
         replica_id, replica_epoch = message.replica_id, UNKNOWN
         if version >= REPLICA_STATE_SINCE:

@@ -3,7 +3,8 @@
 There are no coordinators yet. The API is answered all the same, because librdkafka does not use lz4
 with a broker that lacks it. Groups get COORDINATOR_NOT_AVAILABLE: consumers that assign their
 partitions themselves, but have a group id, go on fetching while they ask again in the background.
-Transactions and share groups get UNSUPPORTED_VERSION, which ends the attempt with a reason.
+Transactions get TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the only code after which librdkafka, like
+the Java client, gives up instead of asking for ever; share groups get UNSUPPORTED_VERSION.
 Version 4 asks for several keys at once.
 """
 
@@ -11,7 +12,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from millstream.errors import ApiError, CoordinatorNotAvailable, InvalidRequest, UnsupportedVersion
+from millstream.errors import (
+    ApiError,
+    CoordinatorNotAvailable,
+    InvalidRequest,
+    TransactionalIdAuthorizationFailed,
+    UnsupportedVersion,
+)
 from millstream.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 
 if TYPE_CHECKING:
@@ -56,7 +63,9 @@ def _absence(key_type: int) -> ApiError:
     if key_type == _GROUP:
         return CoordinatorNotAvailable("this broker does not coordinate groups yet")
     if key_type == _TRANSACTION:
-        return UnsupportedVersion("this broker does not coordinate transactions yet")
+        return TransactionalIdAuthorizationFailed(
+            "this broker does not coordinate transactions yet"
+        )
     if key_type == _SHARE:
         return UnsupportedVersion("this broker does not coordinate share groups yet")
     return InvalidRequest(f"there are no coordinators of type {key_type}")

@@ -1,15 +1,15 @@
 """InitProducerId 0-5: an id for an idempotent producer.
 
 A transactional id needs a transaction coordinator, which there is none of yet: such a request gets
-UNSUPPORTED_VERSION, which clients take as final. COORDINATOR_NOT_AVAILABLE would have them try for
-ever.
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which every client takes as final. After others, such as
+COORDINATOR_NOT_AVAILABLE or UNSUPPORTED_VERSION, some of them try for ever.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from millstream.errors import ApiError, InvalidRequest, UnsupportedVersion
+from millstream.errors import ApiError, InvalidRequest, TransactionalIdAuthorizationFailed
 from millstream.protocol.messages.init_producer_id import InitProducerIdResponse
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def handle_init_producer_id(
     if request.transactional_id is not None:
         if not request.transactional_id:
             raise InvalidRequest("the transactional id is empty")
-        raise UnsupportedVersion("this broker has no transaction coordinator")
+        raise TransactionalIdAuthorizationFailed("this broker has no transaction coordinator")
     if (request.producer_id == _NO_ID) != (request.producer_epoch == _NO_ID):
         raise InvalidRequest("a producer id and its epoch are given together or not at all")
 

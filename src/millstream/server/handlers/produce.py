@@ -31,6 +31,7 @@ from millstream.protocol.messages.produce import (
 )
 from millstream.replica.append_service import ACKS_NONE, AppendResult
 from millstream.replica.transaction_verification import transactional_batches
+from millstream.server.bodies import read_body
 from millstream.server.leaders import STALE_LEADER_CODES, find_leader
 from millstream.server.produce_frames import READERS, TOPIC_IDS_SINCE, WRITERS
 
@@ -86,9 +87,7 @@ class ProduceHandler:
 
     def fail(self, request: Request, error: ApiError) -> Response | Outcome:
         """The answer that nothing was appended."""
-        message = ProduceRequest.decode(
-            request.buffer[: request.end], request.api_version, request.body
-        )
+        message = read_body(ProduceRequest, request)
         topics = _topics(message, request.api_version)
         count = sum(len(indexes) for _, indexes in topics)
         return self._answer(request, message.acks, topics, [AppendResult(error)] * count)
@@ -106,7 +105,7 @@ class ProduceHandler:
     def _handle_any(self, request: Request) -> Response | Outcome:
         """Any shape that the protocol allows."""
         version = request.api_version
-        message = ProduceRequest.decode(request.buffer[: request.end], version, request.body)
+        message = read_body(ProduceRequest, request)
         topics = _topics(message, version)
         entries: list[AppendEntry] = [
             (topic, part.index, part.records)

@@ -1,0 +1,26 @@
+"""The body of a request, decoded.
+
+Every handler's request comes through here, once the short ways of the hot paths have declined it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from millstream.network.request import Request
+    from millstream.protocol.message import Message
+
+MessageT = TypeVar("MessageT", bound="Message")
+
+
+def read_body(message_class: type[MessageT], request: Request) -> MessageT:
+    """Read a request; DecodeError if it is none.
+
+    Bytes after the last field are ignored: librdkafka 2.16 sends three of them when it asks for
+    the metadata of all topics in version 13.
+    """
+    message, _ = message_class.decode_from(
+        request.buffer[: request.end], request.api_version, request.body
+    )
+    return message
