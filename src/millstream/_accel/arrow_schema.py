@@ -7,6 +7,7 @@ Both twins of the Arrow reader describe the schema they are given as `Node`s and
 from __future__ import annotations
 
 from enum import IntEnum
+from functools import lru_cache
 from typing import NamedTuple
 
 from millstream.errors import InvalidArgument
@@ -124,6 +125,7 @@ _TYPE_NAMES = {
 }
 
 
+@lru_cache(maxsize=64)  # Table after table has the same schema.
 def plan_records(schema: Node) -> RecordPlan:
     """Where a record's parts are in a schema, or an InvalidArgument that says why they are not."""
     if schema.format != "+s" or schema.is_dictionary:
