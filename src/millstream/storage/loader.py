@@ -52,6 +52,8 @@ class LoadRequest:
     """The checkpointed log start; the files may begin later."""
     recovery_point: int = 0
     """The checkpointed offset up to which the disk certainly has everything."""
+    cleaned_to: int = 0
+    """Compaction has been here, up to this offset; perhaps before the topic's policy changed."""
     is_clean: bool = False
     """Whether the last process closed the log in order: then nothing is verified."""
     producer_expiration_ms: int = 86_400_000
@@ -204,13 +206,16 @@ class _LogLoader:
 
         A power loss may take the end of a segment, or all of it, and leave the next. What is
         behind such a hole must go, or readers would miss records without knowing. Below the
-        recovery point nothing can be lost that way. In a compacted log a hole may be the
-        cleaner's work, and proves something only behind a cut. A cut without a hole took
+        recovery point nothing can be lost that way. Where compaction is or was at work a hole may
+        be the cleaner's, and proves something only behind a cut. A cut without a hole took
         nothing but zeros that were waiting for records.
         """
         if segment.base_offset <= max(next_offset, self._request.recovery_point):
             return False
-        return self._is_cut or not self._request.config.is_compacted
+        may_be_the_cleaners = (
+            self._request.config.is_compacted or segment.base_offset <= self._request.cleaned_to
+        )
+        return self._is_cut or not may_be_the_cleaners
 
     def _recover_segment(self, segment: LogSegment) -> int:
         """Verify a segment, and cut off what is not right; the offset after it."""

@@ -137,6 +137,7 @@ class LogRegistry:
             now_ms=self.clock.wall_ms(),
             log_start_offset=log_start_offset,
             recovery_point=recovery_point,
+            cleaned_to=slot.directory.cleaner_offsets.get(slot.partition, 0),
             is_clean=slot.is_clean,
             producer_expiration_ms=self.config.producer_id_expiration_ms,
             verifies_transactions=self.config.transaction_partition_verification_enable,

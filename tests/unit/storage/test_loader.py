@@ -139,6 +139,26 @@ def test_a_hole_in_a_compacted_log_is_the_cleaners(
     assert offsets(log) == [*range(bases[2]), *range(bases[3], 60)]
 
 
+def test_the_cleaners_holes_outlive_a_change_of_the_policy(
+    filesystem: FileSystem, directory: str, bases: tuple[int, ...]
+) -> None:
+    filesystem.remove(f"{directory}/{name(bases[2])}")
+
+    log = open_log(filesystem, directory, cleaned_to=bases[3])
+
+    assert offsets(log) == [*range(bases[2]), *range(bases[3], 60)]
+
+
+def test_a_hole_above_what_was_cleaned_ends_the_log(
+    filesystem: FileSystem, directory: str, bases: tuple[int, ...]
+) -> None:
+    filesystem.remove(f"{directory}/{name(bases[2])}")
+
+    log = open_log(filesystem, directory, cleaned_to=bases[2])
+
+    assert log.log_end_offset == bases[2]
+
+
 def test_zeros_that_waited_for_records_are_no_loss(
     filesystem: FileSystem, directory: str, bases: tuple[int, ...]
 ) -> None:
