@@ -16,12 +16,12 @@ def main() -> int:
     """Run the seeds; 1 if one fails."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=2000, help="how many")
-    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--start", type=int, default=0, help="the first seed")
     parser.add_argument("--steps", type=int, default=150, help="operations per seed")
     arguments = parser.parse_args()
     logging.disable(logging.ERROR)
     passes = 0
-    for seed in range(arguments.first, arguments.first + arguments.seeds):
+    for seed in range(arguments.start, arguments.start + arguments.seeds):
         simulation = CleanerSimulation(seed)
         try:
             simulation.run(arguments.steps)
