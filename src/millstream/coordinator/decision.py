@@ -1,0 +1,62 @@
+"""What a coordinator's state machine is asked with and answers with. Nothing here does anything."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from millstream.errors import ApiError
+    from millstream.protocol.message import Message
+
+T = TypeVar("T")
+
+
+class Moment(NamedTuple):
+    """The time, by both clocks, as a state machine is told it."""
+
+    now_ms: int
+    """Monotonic: for deadlines."""
+    wall_ms: int
+    """Since 1970: for timestamps that are stored."""
+
+
+class Caller(NamedTuple):
+    """Who sent a request, and in which version of its API."""
+
+    client_id: str
+    client_host: str
+    version: int
+
+
+class ProducerStamp(NamedTuple):
+    """The producer in whose transaction records are written."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+class CoordinatorRecord(NamedTuple):
+    """A record to write; a value of None deletes the key."""
+
+    key: Message
+    value: Message | None
+    version: int = 0
+    """The version of the value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision(Generic[T]):
+    """What a state machine has decided."""
+
+    response: T
+    """Given to who asked once all that was decided so far is committed."""
+    records: Sequence[CoordinatorRecord] = ()
+    on_committed: Callable[[ApiError | None], None] | None = None
+    """Called when the records are committed, or with why they are not."""
+    is_replayed: bool = True
+    """False if the state machine has changed its state already, as classic groups do."""
+    is_atomic: bool = True
+    """False if the records may be spread over several batches, as those of a cleanup may."""

@@ -1,0 +1,414 @@
+"""`CoordinatorRuntime`: the hands of a coordinator. Decide, write, replay, answer.
+
+A coordinator's facade asks it to `write` or `read`; `node` tells it which partitions this broker
+leads and calls `tick`. It runs on the thread that owns the logs. A decision is replayed as soon as
+it is in the log, so the next request sees it; its answer, and every answer after it, waits until
+the records are committed. So nobody is told what could still be lost, and there is one state, not
+one per offset.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+from millstream.coordinator.batches import encode_batches, replay_batch
+from millstream.coordinator.decision import Decision, Moment
+from millstream.coordinator.failures import coordinator_error
+from millstream.coordinator.ports import CoordinatorShard
+from millstream.coordinator.routing import partition_for
+from millstream.coordinator.shard_context import ShardContext, ShardState
+from millstream.errors import (
+    ApiError,
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    MillstreamError,
+    NotCoordinator,
+    UnknownServerError,
+)
+from millstream.records import ControlType, EndTxnMarker, end_txn_marker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable
+
+    from millstream.clock import Clock
+    from millstream.coordinator.decision import ProducerStamp
+    from millstream.coordinator.ports import PartitionStore
+    from millstream.coordinator.timers import TimerAction
+    from millstream.protocol.records_framing import CoordinatorRecords
+
+_logger = logging.getLogger(__name__)
+
+S = TypeVar("S", bound=CoordinatorShard)
+T = TypeVar("T")
+
+LOAD_STEP_BYTES: Final = 128 << 10
+"""How much of a log is replayed before others get their turn."""
+RETRY_MS: Final = 500
+"""When a decision that could not be written, and that nobody asked for, is tried again."""
+
+
+class CoordinatorRuntime(Generic[S]):
+    """The partitions of one internal topic that this broker coordinates."""
+
+    def __init__(
+        self,
+        topic: str,
+        *,
+        codec: CoordinatorRecords,
+        make_shard: Callable[[int], S],
+        store: PartitionStore,
+        partition_count: Callable[[], int | None],
+        clock: Clock,
+        defer: Callable[[Callable[[], None]], object],
+        arm: Callable[[int], object],
+        write_timeout_ms: int,
+    ) -> None:
+        """`defer` is the loop's `call_soon`; `arm` asks for a `tick` at a monotonic time.
+
+        `partition_count` is None as long as the topic does not exist.
+        """
+        self._topic = topic
+        self._codec = codec
+        self._make_shard = make_shard
+        self._store = store
+        self._partition_count = partition_count
+        self._clock = clock
+        self._defer = defer
+        self._arm = arm
+        self._write_timeout_ms = write_timeout_ms
+        self._contexts: dict[int, ShardContext[S]] = {}
+
+    # Asking.
+
+    def write(
+        self,
+        key: str,
+        decide: Callable[[S, Moment], Decision[T]],
+        done: Callable[[T | ApiError], None],
+        *,
+        stamp: ProducerStamp | None = None,
+    ) -> None:
+        """Let the shard of a key decide; `done` gets the response, perhaps before the return."""
+        try:
+            context = self._active(self._partition_for(key))
+        except ApiError as error:
+            done(error)
+            return
+        self._write(context, decide, done, stamp)
+
+    def read(
+        self,
+        key: str,
+        ask: Callable[[S, Moment], T],
+        done: Callable[[T | ApiError], None],
+    ) -> None:
+        """Ask the shard of a key for something that is committed."""
+        self.write(key, lambda shard, now: Decision(ask(shard, now)), done)
+
+    def write_all(self, decide: Callable[[S, Moment], Decision[None]]) -> None:
+        """Let every active shard decide something that nobody asked for."""
+        for context in list(self._contexts.values()):
+            if context.state is ShardState.ACTIVE:
+                self._write(context, decide, lambda _: None, None)
+
+    def read_all(
+        self, ask: Callable[[S, Moment], T], done: Callable[[list[T] | ApiError], None]
+    ) -> None:
+        """Ask every shard on this broker; an error if one of them is not loaded yet."""
+        contexts = list(self._contexts.values())
+        if any(context.state is not ShardState.ACTIVE for context in contexts):
+            done(CoordinatorLoadInProgress(f"{self._topic} is being loaded; try again"))
+            return
+        answers: list[T | ApiError] = []
+
+        def answered(answer: T | ApiError) -> None:
+            answers.append(answer)
+            if len(answers) == len(contexts):
+                failures = [each for each in answers if isinstance(each, ApiError)]
+                done(failures[0] if failures else answers)  # type: ignore[arg-type]  # None is one.
+
+        if not contexts:
+            done([])
+        for context in contexts:
+            self._write(context, lambda shard, now: Decision(ask(shard, now)), answered, None)
+
+    def end_transaction(
+        self,
+        partition: int,
+        stamp: ProducerStamp,
+        *,
+        coordinator_epoch: int,
+        transaction_version: int,
+        is_committed: bool,
+        done: Callable[[ApiError | None], None],
+    ) -> None:
+        """Write a transaction's marker into a partition, and make it true."""
+        kind = ControlType.COMMIT if is_committed else ControlType.ABORT
+        try:
+            context = self._active(partition)
+        except ApiError as error:
+            done(error)
+            return
+        batch = end_txn_marker(
+            EndTxnMarker(kind, coordinator_epoch),
+            producer_id=stamp.producer_id,
+            producer_epoch=stamp.producer_epoch,
+            timestamp=self._clock.wall_ms(),
+        )
+        try:
+            self._append(context, bytearray(batch), transaction_version)
+        except ApiError as error:
+            done(error)
+            return
+        context.shard.replay_end_of_transaction(stamp, is_committed=is_committed)
+        self._when_committed(context, done)
+
+    # Leadership.
+
+    @property
+    def active_partitions(self) -> list[int]:
+        """The partitions whose state is loaded."""
+        return sorted(
+            partition
+            for partition, context in self._contexts.items()
+            if context.state is ShardState.ACTIVE
+        )
+
+    @property
+    def shards(self) -> Iterable[S]:
+        """The loaded state machines: for metrics."""
+        contexts = self._contexts.values()
+        return [each.shard for each in contexts if each.state is ShardState.ACTIVE]
+
+    def elected(self, partition: int, leader_epoch: int) -> None:
+        """This broker leads a partition: load it. Others go on meanwhile."""
+        known = self._contexts.get(partition)
+        if known is not None:
+            if known.epoch >= leader_epoch:
+                return
+            self._close(known)
+        context = ShardContext(partition, leader_epoch, self._make_shard(partition))
+        self._contexts[partition] = context
+        try:
+            bounds = self._store.bounds(partition, leader_epoch)
+        except ApiError as error:
+            self._fail(context, error)
+            return
+        began_ms = self._clock.monotonic_ms()
+        if bounds.start_offset >= bounds.end_offset:
+            context.end_offset = bounds.end_offset
+            self._loaded(context, began_ms)
+            return
+        self._defer(lambda: self._load(context, bounds.start_offset, bounds.end_offset, began_ms))
+
+    def resigned(self, partition: int, leader_epoch: int | None = None) -> None:
+        """This broker does not lead a partition any more."""
+        context = self._contexts.get(partition)
+        if context is not None and (leader_epoch is None or leader_epoch > context.epoch):
+            del self._contexts[partition]
+            self._close(context)
+
+    def close(self) -> None:
+        """This broker stops."""
+        for partition in list(self._contexts):
+            self.resigned(partition)
+
+    # Time.
+
+    def next_deadline_ms(self) -> int | None:
+        """When `tick` has something to do; None if never."""
+        deadlines = [
+            context.shard.timers.next_deadline_ms
+            for context in self._contexts.values()
+            if context.state is ShardState.ACTIVE
+        ]
+        return min((each for each in deadlines if each is not None), default=None)
+
+    def tick(self) -> None:
+        """Decide what is due."""
+        now_ms = self._clock.monotonic_ms()
+        for context in list(self._contexts.values()):
+            while context.state is ShardState.ACTIVE:
+                due = context.shard.timers.pop_due(now_ms)
+                if due is None:
+                    break
+                self._fire(context, *due)
+
+    def _fire(self, context: ShardContext[S], key: Hashable, action: TimerAction) -> None:
+        def done(outcome: ApiError | None) -> None:
+            if outcome is not None and context.state is ShardState.ACTIVE:
+                # It is still to be decided; by then, perhaps on another state.
+                _logger.warning("%s-%s: %s", self._topic, context.partition, outcome)
+                retry_ms = self._clock.monotonic_ms() + RETRY_MS
+                context.shard.timers.set_if_absent(key, retry_ms, action)
+                self._arm(retry_ms)
+
+        self._write(context, lambda _, now: action(now), done, None)
+
+    # The way of a decision.
+
+    def _write(
+        self,
+        context: ShardContext[S],
+        decide: Callable[[S, Moment], Decision[T]],
+        done: Callable[[T | ApiError], None],
+        stamp: ProducerStamp | None,
+    ) -> None:
+        now = Moment(self._clock.monotonic_ms(), self._clock.wall_ms())
+        try:
+            decision = decide(context.shard, now)
+        except ApiError as error:
+            done(error)
+            return
+        except Exception as error:
+            _logger.exception("%s-%s could not decide", self._topic, context.partition)
+            done(UnknownServerError(f"the coordinator failed: {error!r}"))
+            return
+        try:
+            self._record(context, decision, stamp, now.wall_ms)
+        except ApiError as error:
+            mapped = coordinator_error(error)
+            if decision.on_committed is not None:
+                decision.on_committed(mapped)
+            done(mapped)
+            return
+
+        def committed(error: ApiError | None) -> None:
+            if decision.on_committed is not None:
+                decision.on_committed(error)
+            done(decision.response if error is None else error)
+
+        self._when_committed(context, committed)
+        self._arm_for(context)
+
+    def _record(
+        self,
+        context: ShardContext[S],
+        decision: Decision[T],
+        stamp: ProducerStamp | None,
+        wall_ms: int,
+    ) -> None:
+        """Write and replay the records of a decision; raises if nothing of them was written."""
+        if not decision.records:
+            return
+        size_max = None
+        if not decision.is_atomic:
+            size_max = self._store.batch_size_max(context.partition)
+        for batch, records in encode_batches(
+            self._codec, decision.records, wall_ms, stamp, size_max
+        ):
+            self._append(context, batch)
+            if not decision.is_replayed:
+                continue
+            try:
+                for record in records:
+                    context.shard.replay(record.key, record.value, stamp)
+            except Exception as error:
+                _logger.exception("%s-%s: a record does not fit", self._topic, context.partition)
+                # The log is right and the state is not: begin again from the log.
+                self._fail(context, CoordinatorNotAvailable("the state is loaded anew"))
+                self._contexts.pop(context.partition, None)
+                self.elected(context.partition, context.epoch)
+                raise CoordinatorNotAvailable("the state is loaded anew") from error
+
+    def _append(
+        self, context: ShardContext[S], batch: bytearray, transaction_version: int = 2
+    ) -> None:
+        end_offset = -1
+
+        def done(error: ApiError | None) -> None:
+            context.inflight_count -= 1
+            context.committed(end_offset, None if error is None else coordinator_error(error))
+
+        appended = self._store.append(
+            context.partition,
+            context.epoch,
+            batch,
+            done,
+            timeout_ms=self._write_timeout_ms,
+            transaction_version=transaction_version,
+        )
+        end_offset = context.end_offset = appended.end_offset
+        if appended.is_committed:
+            context.committed(end_offset, None)
+        else:
+            context.inflight_count += 1
+
+    def _when_committed(
+        self, context: ShardContext[S], complete: Callable[[ApiError | None], None]
+    ) -> None:
+        if self._store.is_committed(context.partition, context.end_offset):
+            complete(None)
+        elif context.inflight_count:
+            context.wait(complete)
+        else:
+            # A write before this one was not committed in time, or by the leader before.
+            complete(CoordinatorNotAvailable("earlier records are not committed yet; try again"))
+
+    def _arm_for(self, context: ShardContext[S]) -> None:
+        deadline_ms = context.shard.timers.next_deadline_ms
+        if deadline_ms is not None and context.state is ShardState.ACTIVE:
+            self._arm(deadline_ms)
+
+    # Loading.
+
+    def _load(self, context: ShardContext[S], offset: int, end_offset: int, began_ms: int) -> None:
+        if context.state is not ShardState.LOADING:
+            return
+        try:
+            data = self._store.read(context.partition, offset, LOAD_STEP_BYTES)
+            next_offset = replay_batch(self._codec, data, context.shard, offset)
+        except MillstreamError as error:
+            self._fail(context, error)
+            return
+        if data and next_offset < end_offset:
+            self._defer(lambda: self._load(context, next_offset, end_offset, began_ms))
+            return
+        context.end_offset = end_offset
+        self._loaded(context, began_ms)
+
+    def _loaded(self, context: ShardContext[S], began_ms: int) -> None:
+        context.state = ShardState.ACTIVE
+        now_ms = self._clock.monotonic_ms()
+        context.shard.loaded(now_ms)
+        if context.end_offset:
+            _logger.info(
+                "%s-%s is loaded up to offset %s, %s ms",
+                self._topic,
+                context.partition,
+                context.end_offset,
+                now_ms - began_ms,
+            )
+        self._arm_for(context)
+
+    def _fail(self, context: ShardContext[S], error: MillstreamError) -> None:
+        _logger.error("%s-%s cannot be loaded: %s", self._topic, context.partition, error)
+        context.state = ShardState.FAILED
+        context.abandon(CoordinatorNotAvailable(f"{self._topic} could not be loaded"))
+
+    def _close(self, context: ShardContext[S]) -> None:
+        was_active = context.state is ShardState.ACTIVE
+        context.state = ShardState.CLOSED
+        error = NotCoordinator("another broker coordinates it now")
+        context.abandon(error)
+        if was_active:
+            context.shard.unloaded(error)
+
+    # Finding.
+
+    def _partition_for(self, key: str) -> int:
+        count = self._partition_count()
+        if not count:
+            raise CoordinatorNotAvailable(f"{self._topic} does not exist yet")
+        return partition_for(key, count)
+
+    def _active(self, partition: int) -> ShardContext[S]:
+        context = self._contexts.get(partition)
+        if context is None or context.state is ShardState.CLOSED:
+            raise NotCoordinator(f"this broker does not lead {self._topic}-{partition}")
+        if context.state is ShardState.LOADING:
+            raise CoordinatorLoadInProgress(f"{self._topic}-{partition} is being loaded")
+        if context.state is ShardState.FAILED:
+            raise CoordinatorNotAvailable(f"{self._topic}-{partition} could not be loaded")
+        return context
