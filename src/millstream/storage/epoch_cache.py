@@ -39,7 +39,7 @@ UNDEFINED_END: Final = EpochEnd(UNDEFINED_EPOCH, UNDEFINED_OFFSET)
 class LeaderEpochCache:
     """The epochs of one log, in memory and in its checkpoint file."""
 
-    __slots__ = ("_entries", "_filesystem", "_path", "is_dirty")
+    __slots__ = ("_entries", "_filesystem", "_is_needed", "_path", "is_dirty")
 
     def __init__(self, filesystem: FileSystem, directory: str) -> None:
         self._filesystem = filesystem
@@ -47,6 +47,8 @@ class LeaderEpochCache:
         self._entries: list[EpochEntry] = []
         self.is_dirty = False
         """Whether the checkpoint is not what it should be: to be flushed, or flushed again."""
+        # Whether records depend on what the checkpoint lacks; not if an epoch has merely begun.
+        self._is_needed = False
 
     @classmethod
     def load(cls, filesystem: FileSystem, directory: str) -> LeaderEpochCache:
@@ -88,6 +90,20 @@ class LeaderEpochCache:
 
     def assign_in_memory(self, epoch: int, start_offset: int) -> bool:
         """The same without the disk: for recovery, which flushes once at its end."""
+        is_changed = self._assign(epoch, start_offset)
+        self._is_needed = self._is_needed or is_changed
+        return is_changed
+
+    def begin(self, epoch: int, end_offset: int) -> None:
+        """A leadership begins at the log's end: the checkpoint hears of it with the first record.
+
+        `is_dirty` sees to that. If the process ends before, an epoch without records is forgotten,
+        which changes nothing: whoever leads next has a later one, and no replica ever saw this.
+        """
+        if epoch > self.latest_epoch:
+            self._assign(epoch, end_offset)
+
+    def _assign(self, epoch: int, start_offset: int) -> bool:
         if epoch < 0 or start_offset < 0:
             raise InvalidArgument(f"leader epoch {epoch} at offset {start_offset}: neither is < 0")
         latest = self.latest
@@ -133,7 +149,7 @@ class LeaderEpochCache:
         if end_offset < 0 or kept == len(self._entries):
             return False
         del self._entries[kept:]
-        self.is_dirty = True
+        self.is_dirty = self._is_needed = True
         return True
 
     def truncate_from_start(self, start_offset: int) -> bool:
@@ -142,18 +158,23 @@ class LeaderEpochCache:
         if following == 0 or self._entries[0].start_offset == start_offset:
             return False
         self._entries[:following] = [EpochEntry(self._entries[following - 1].epoch, start_offset)]
-        self.is_dirty = True
+        self.is_dirty = self._is_needed = True
         return True
 
     def clear(self) -> None:
         """Forget everything, in memory."""
-        self.is_dirty = self.is_dirty or bool(self._entries)
+        self.is_dirty = self._is_needed = self.is_dirty or bool(self._entries)
         self._entries.clear()
 
     def flush(self) -> None:
         """Write the checkpoint."""
         write_epochs(self._filesystem, self._path, self._entries)
-        self.is_dirty = False
+        self.is_dirty = self._is_needed = False
+
+    def flush_if_needed(self) -> None:
+        """Write the checkpoint unless only an epoch without records is missing there."""
+        if self._is_needed:
+            self.flush()
 
     def flush_if_dirty(self) -> None:
         """Write the checkpoint if it is not up to date; one that failed is tried again."""

@@ -100,10 +100,12 @@ class UnifiedLog(LogBounds):
         return self._appender.append_as_follower(records, leader_epoch, now_ms)
 
     def begin_epoch(self, leader_epoch: int) -> None:
-        """This broker leads from now on: the epoch begins here, even before any record of it."""
+        """This broker leads from now on: the epoch begins here, even before any record of it.
+
+        Nothing is written: ten thousand partitions may get a leader at once.
+        """
         self._require_open()
-        with storage_errors(self.directory, "writing the leader epochs"):
-            self._appender.note_epoch(leader_epoch, self.log_end_offset)
+        self.epochs.begin(leader_epoch, self.log_end_offset)
 
     def roll(self, now_ms: int) -> LogSegment:
         """Close the active segment; records go on in a new one. The active one if it is empty."""
@@ -325,7 +327,7 @@ class UnifiedLog(LogBounds):
         if self._is_closed:
             return
         with storage_errors(self.directory, "closing"):
-            self.epochs.flush_if_dirty()
+            self.epochs.flush_if_needed()
             self.producers.take_snapshot()
             self._local.close()
         self._is_closed = True

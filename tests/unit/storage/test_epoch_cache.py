@@ -133,3 +133,42 @@ def test_a_renamed_log_takes_its_epochs_along(
     cache.assign(1, 0)
 
     assert LeaderEpochCache.load(filesystem, f"{directory}/moved").entries == ((1, 0),)
+
+
+def test_an_epoch_that_begins_is_written_with_its_first_record(
+    cache: LeaderEpochCache, filesystem: FileSystem, directory: str
+) -> None:
+    fill(cache)
+
+    cache.begin(9, LOG_END)
+
+    assert cache.end_offset_for(7, LOG_END) == (7, LOG_END)
+    assert cache.is_dirty
+    assert LeaderEpochCache.load(filesystem, directory).latest_epoch == 7
+    cache.assign(9, LOG_END)
+    assert LeaderEpochCache.load(filesystem, directory).entries == cache.entries
+
+
+def test_an_epoch_that_has_begun_is_not_begun_again(cache: LeaderEpochCache) -> None:
+    fill(cache)
+
+    cache.begin(7, LOG_END)
+    cache.begin(6, LOG_END)
+
+    assert not cache.is_dirty
+    assert cache.entries == ((2, 6), (3, 9), (7, 40))
+
+
+def test_an_epoch_without_records_alone_is_not_worth_a_write(
+    cache: LeaderEpochCache, filesystem: FileSystem, directory: str
+) -> None:
+    fill(cache)
+    cache.begin(9, LOG_END)
+
+    cache.flush_if_needed()
+    assert LeaderEpochCache.load(filesystem, directory).latest_epoch == 7
+
+    cache.truncate_from_start(8)
+    cache.flush_if_needed()
+    assert LeaderEpochCache.load(filesystem, directory).entries == cache.entries
+    assert not cache.is_dirty

@@ -16,6 +16,7 @@ from millstream.errors import (
 )
 from millstream.records import Compression
 from millstream.storage.config import LogConfig
+from millstream.storage.epoch_cache import LeaderEpochCache
 from millstream.storage.log_results import FetchIsolation
 from millstream.storage.producer_entry import AppendOrigin
 from tests.unit.storage.batches import NOW_MS, batch_bytes, marker_batch
@@ -94,6 +95,17 @@ class TestAppendingAsLeader:
         log.begin_epoch(5)
 
         assert log.end_offset_for_epoch(1) == (1, 1)
+
+    def test_a_record_is_never_in_the_log_before_its_epoch_is_on_disk(
+        self, log: UnifiedLog, filesystem: FileSystem
+    ) -> None:
+        append(log, term=1)
+        log.begin_epoch(5)
+        assert LeaderEpochCache.load(filesystem, log.directory).latest_epoch == 1
+
+        append(log, term=5)
+
+        assert LeaderEpochCache.load(filesystem, log.directory).entries == ((1, 0), (5, 1))
 
     def test_a_closed_log_takes_nothing(self, log: UnifiedLog) -> None:
         log.close()
