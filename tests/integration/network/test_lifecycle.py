@@ -19,6 +19,7 @@ from millstream.network import (
     SocketServer,
     SocketServerConfig,
 )
+from millstream.network.channel import KafkaChannel
 from tests.integration.network.harness import SERVED, Client, answer, echo, frame, serving, until
 
 if TYPE_CHECKING:
@@ -260,5 +261,23 @@ def test_ipv6_is_served(run: Run) -> None:
         writer.close()
         await writer.wait_closed()
         await server.stop()
+
+    run(scenario())
+
+
+def test_the_end_of_an_answer_does_not_wait_for_an_acknowledgement(run: Run) -> None:
+    accepted: list[socket.socket] = []
+
+    def handle(request: Request) -> Response | Outcome:
+        assert isinstance(request.connection, KafkaChannel)
+        accepted.append(request.connection._socket)
+        return echo(request)
+
+    async def scenario() -> None:
+        async with serving(handle) as served:
+            client = await served.client()
+            await client.send(frame(1))
+            assert await client.ids(1) == [1]
+            assert accepted[0].getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
     run(scenario())
