@@ -9,6 +9,7 @@ from __future__ import annotations
 import socket
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
+from millstream import __version__
 from millstream.cli.faults import Unreachable
 from millstream.errors import (
     DecodeError,
@@ -140,7 +141,7 @@ class Connection:
 
     def _ask_versions(self, version: int) -> ApiVersionsResponse:
         request = ApiVersionsRequest(
-            client_software_name="millstream", client_software_version="0.1.0"
+            client_software_name="millstream", client_software_version=__version__
         )
         timeout_ms = int((self._socket.gettimeout() or 1) * 1000)
         sent = self._send(request, ApiKey.API_VERSIONS, version, timeout_ms)

@@ -49,6 +49,11 @@ def note(text: str, *, as_json: bool) -> None:
         typer.echo(text)
 
 
+def counted(count: int, noun: str) -> str:
+    """`1 record`, `2 records`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def complain(text: str) -> None:
     """A line on stderr."""
     typer.echo(f"millstream: {text}", err=True)

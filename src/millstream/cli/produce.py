@@ -20,7 +20,7 @@ from millstream.cli.options import (
     Timeout,
     Topic,
 )
-from millstream.cli.output import note, show_json
+from millstream.cli.output import counted, note, show_json
 from millstream.cli.record_text import (
     LineParser,
     NewRecord,
@@ -138,10 +138,12 @@ def produce(
         except MillstreamError as error:
             if not writer.record_count:
                 raise
-            raise CommandFailed(f"{error} (after {writer.record_count} records)") from error
+            raise CommandFailed(
+                f"{error} (after {counted(writer.record_count, 'record')})"
+            ) from error
     if as_json:
         show_json({"topic": topic, "records": writer.record_count, "bytes": writer.byte_count})
-    note(f"{topic}: {writer.record_count} records", as_json=as_json)
+    note(f"{topic}: {counted(writer.record_count, 'record')}", as_json=as_json)
 
 
 def parse_acks(choice: AcksChoice) -> Acks:

@@ -1,6 +1,7 @@
 """Lines into records, for `produce`. Nothing here reads, writes or connects.
 
-In JSON a key, a value or a header may be `{"base64": …}`, for bytes that are no text.
+In JSON a key, a value or a header may be `{"base64": …}` or `{"hex": …}`, for bytes that are no
+text. `record_format` is the other direction.
 """
 
 from __future__ import annotations
@@ -100,6 +101,8 @@ def _from_json(value: object) -> bytes | None:
             return value.encode()
         case {"base64": str(encoded), **rest} if not rest:
             return base64.b64decode(encoded, validate=True)
+        case {"hex": str(encoded), **rest} if not rest:
+            return bytes.fromhex(encoded)
         case _:
             return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 

@@ -157,6 +157,15 @@ def test_whole_files_become_records(run: Run, topic: str, tmp_path: Path) -> Non
         (("produce", "t", "--compression", "rar"), ExitCode.USAGE, "rar"),
         (("produce", "nowhere"), ExitCode.FAILED, "topics create nowhere"),
         (("offsets", "nowhere"), ExitCode.FAILED, "nowhere"),
+        (("consume", "nowhere"), ExitCode.FAILED, "nowhere"),
+        (("consume", "t", "--from-end"), ExitCode.USAGE, "--follow"),
+        (("consume", "t", "-f", "--from-end", "-o", "1"), ExitCode.USAGE, "--from-beginning"),
+        (("consume", "t", "--json", "--format", "%s"), ExitCode.USAGE, "one of --json"),
+        (("consume", "t", "--format", "%q"), ExitCode.USAGE, "%q means nothing"),
+        (("consume", "t", "--count", "0"), ExitCode.USAGE, "--count"),
+        (("consume", "t", "--offset", "x"), ExitCode.USAGE, "--offset"),
+        (("consume", "t", "--isolation", "none"), ExitCode.USAGE, "read_committed"),
+        (("consume", "t", "--encoding", "rot13"), ExitCode.USAGE, "base64"),
         (("configs", "describe"), ExitCode.USAGE, "--topic"),
         (("nonsense",), ExitCode.USAGE, "nonsense"),
     ],
@@ -182,7 +191,7 @@ def test_a_broker_that_is_not_there_has_an_exit_code_of_its_own(run: Run) -> Non
     assert address in err
 
 
-@pytest.mark.parametrize("command", ["topics", "configs", "produce", "offsets"])
+@pytest.mark.parametrize("command", ["topics", "configs", "produce", "consume", "offsets"])
 def test_every_command_explains_itself(run: Run, command: str) -> None:
     code, out, _ = run(command, "--help")
 

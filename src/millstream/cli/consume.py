@@ -1,0 +1,269 @@
+"""`millstream consume`: the records of a topic, printed."""
+
+from __future__ import annotations
+
+import select
+import sys
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
+
+import typer
+
+from millstream.cli.faults import CommandFailed, UsageFault
+from millstream.cli.offsets import Partitions, choose_partitions
+from millstream.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    DEFAULT_TIMEOUT_S,
+    Bootstrap,
+    Timeout,
+    Topic,
+)
+from millstream.cli.output import complain, counted
+from millstream.cli.record_format import (
+    FORMAT_TOKENS,
+    Encoding,
+    compile_format,
+    json_lines,
+    value_lines,
+    value_show,
+)
+from millstream.cli.session import Session, open_session
+from millstream.cli.times import TIME_SYNTAX, parse_time
+from millstream.cli.topic_io import EARLIEST, LATEST, Isolation, list_offsets
+from millstream.cli.topic_reader import Span, TopicReader
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import BinaryIO
+
+    from millstream.cli.record_format import Render
+
+WAIT_MS: Final = 500
+"""How long a broker waits for records before it says that there are none."""
+
+_TOKENS: Final = ", ".join(f"%{token} {meaning}" for token, meaning in FORMAT_TOKENS.items())
+
+
+class IsolationChoice(Enum):
+    """As `--isolation` has it."""
+
+    READ_UNCOMMITTED = "read_uncommitted"
+    READ_COMMITTED = "read_committed"
+
+
+FromBeginning = Annotated[
+    bool, typer.Option("--from-beginning", help="From the first record on: the default.")
+]
+FromEnd = Annotated[
+    bool, typer.Option("--from-end", help="Only what arrives from now on; needs --follow.")
+]
+AtOffset = Annotated[
+    int | None,
+    typer.Option(
+        "--offset", "-o", metavar="N", help="From this offset on; -10 is the last 10 offsets."
+    ),
+]
+FromTime = Annotated[
+    str | None,
+    typer.Option(
+        "--from-time", metavar="TIME", help=f"From the first record at or after: {TIME_SYNTAX}."
+    ),
+]
+Until = Annotated[
+    str | None,
+    typer.Option("--until", metavar="TIME", help="Up to the first record at or after that time."),
+]
+Follow = Annotated[
+    bool, typer.Option("--follow", "-f", help="Wait for more at the end, until Ctrl-C.")
+]
+Count = Annotated[
+    int | None, typer.Option("--count", "-n", min=1, help="Stop after so many records.")
+]
+KeySeparator = Annotated[
+    str | None,
+    typer.Option("--key-separator", "-K", metavar="SEP", help="Print key SEP value."),
+]
+Format = Annotated[
+    str | None,
+    typer.Option(
+        "--format", "-F", metavar="FORMAT", help=f"As in kcat: {_TOKENS}; \\n, \\t, \\x41."
+    ),
+]
+EncodingOption = Annotated[
+    Encoding, typer.Option("--encoding", "-e", help="How keys, values and headers are written.")
+]
+Null = Annotated[str, typer.Option("--null", metavar="TEXT", help="What stands for null.")]
+IsolationOption = Annotated[
+    IsolationChoice,
+    typer.Option("--isolation", help="`read_committed` leaves out what is or may be aborted."),
+]
+JsonLines = Annotated[bool, typer.Option("--json", help="Print a JSON object on each line.")]
+
+
+def consume(
+    topic: Topic,
+    partition: Partitions = None,
+    from_beginning: FromBeginning = False,
+    from_end: FromEnd = False,
+    offset: AtOffset = None,
+    from_time: FromTime = None,
+    until: Until = None,
+    follow: Follow = False,
+    count: Count = None,
+    key_separator: KeySeparator = None,
+    format_: Format = None,
+    encoding: EncodingOption = Encoding.TEXT,
+    null: Null = "null",
+    isolation: IsolationOption = IsolationChoice.READ_UNCOMMITTED,
+    bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    as_json: JsonLines = False,
+) -> None:
+    r"""Print the records of a topic: all that are there now, then stop.
+
+    With `--follow` it waits for more instead of stopping. Records of one partition are in order.
+
+    Examples: `millstream consume orders --offset -10`,
+    `millstream consume orders --follow --from-end -K '\t'`,
+    `millstream consume orders --from-time 2h --json`
+    """
+    starts = (from_beginning, from_end, offset is not None, from_time is not None)
+    if sum(starts) > 1:
+        raise UsageFault("give one of --from-beginning, --from-end, --offset, --from-time")
+    if from_end and not follow:
+        raise UsageFault("--from-end without --follow has nothing to read: add --follow")
+    if sum((as_json, format_ is not None, key_separator is not None)) > 1:
+        raise UsageFault("give one of --json, --format, --key-separator")
+    if as_json:
+        render = json_lines(encoding)
+    else:
+        show = value_show(encoding, null, is_for_terminal=sys.stdout.isatty())
+        render = compile_format(format_, show) if format_ else value_lines(show, key_separator)
+    with open_session(bootstrap_server, timeout) as session:
+        now_ms = session.clock.wall_ms()
+        where = Where(
+            choose_partitions(session, topic, partition),
+            is_from_end=from_end,
+            offset=offset,
+            from_ms=None if from_time is None else parse_time(from_time, now_ms),
+            until_ms=None if until is None else parse_time(until, now_ms),
+            is_following=follow,
+            isolation=Isolation[isolation.name],
+        )
+        read_count = _print_records(session, topic, where, render, count)
+    _tell_people(topic, read_count, where)
+
+
+class Where(NamedTuple):
+    """Which records are asked for."""
+
+    partitions: list[int]
+    is_from_end: bool = False
+    offset: int | None = None
+    from_ms: int | None = None
+    until_ms: int | None = None
+    is_following: bool = False
+    isolation: Isolation = Isolation.READ_UNCOMMITTED
+
+
+def spans(session: Session, topic: str, where: Where) -> dict[int, Span]:
+    """From where to where to read in each partition."""
+    earliest = _offsets(session, topic, where, EARLIEST)
+    latest = _offsets(session, topic, where, LATEST)
+    starts, ends = earliest, dict[int, int | None](latest)
+    if where.is_from_end:
+        starts = latest
+    elif where.offset is not None:
+        starts = {
+            each: _start(topic, each, where.offset, earliest[each], latest[each])
+            for each in where.partitions
+        }
+    elif where.from_ms is not None:
+        starts = _at_time(session, topic, where, where.from_ms, latest)
+    if where.until_ms is not None:
+        ends |= _at_time(session, topic, where, where.until_ms, latest)
+    if where.is_following:
+        # What has no record at `until` yet goes on; the reader sees it when it comes.
+        is_open = where.until_ms is None
+        ends = {
+            each: None if is_open or ends[each] == latest[each] else ends[each]
+            for each in where.partitions
+        }
+    return {each: Span(starts[each], ends[each]) for each in where.partitions}
+
+
+def _offsets(session: Session, topic: str, where: Where, timestamp: int) -> dict[int, int]:
+    found = list_offsets(session, topic, where.partitions, timestamp, where.isolation)
+    return {each: at.offset for each, at in found.items()}
+
+
+def _at_time(
+    session: Session, topic: str, where: Where, timestamp: int, latest: Mapping[int, int]
+) -> dict[int, int]:
+    """The first offset at or after a time, the end where there is none."""
+    found = _offsets(session, topic, where, timestamp)
+    return {each: at if at >= 0 else latest[each] for each, at in found.items()}
+
+
+def _start(topic: str, partition: int, wanted: int, earliest: int, latest: int) -> int:
+    if wanted < 0:
+        return max(latest + wanted, earliest)
+    if wanted > latest:
+        raise CommandFailed(
+            f"{topic}-{partition} ends at offset {latest}, before {wanted}; `millstream offsets "
+            f"{topic}` shows all, --partition chooses some"
+        )
+    if wanted < earliest:
+        _tell_of_gap(topic, partition, wanted, earliest)
+    return max(wanted, earliest)
+
+
+def _print_records(
+    session: Session, topic: str, where: Where, render: Render, count: int | None
+) -> int:
+    reader = TopicReader(
+        session,
+        topic,
+        spans(session, topic, where),
+        isolation=where.isolation,
+        until_ms=where.until_ms,
+        on_gap=lambda partition, start, end: _tell_of_gap(topic, partition, start, end),
+    )
+    out = sys.stdout.buffer
+    read_count = 0
+    while not reader.is_finished:
+        before = read_count
+        for partition, record in reader.poll(WAIT_MS):
+            out.write(render(topic, partition, record))
+            read_count += 1
+            if read_count == count:
+                return read_count
+        out.flush()
+        if read_count == before:
+            if where.until_ms is not None and session.clock.wall_ms() >= where.until_ms:
+                return read_count
+            _require_reader(out)
+    return read_count
+
+
+def _require_reader(out: BinaryIO) -> None:
+    """Notice a `| head` that has gone before there is something to write to it."""
+    poll = select.poll()
+    try:
+        poll.register(out.fileno(), 0)
+    except OSError:
+        return  # Not a real file: a test's.
+    if any(events & (select.POLLERR | select.POLLNVAL) for _, events in poll.poll(0)):
+        raise BrokenPipeError
+
+
+def _tell_of_gap(topic: str, partition: int, start: int, end: int) -> None:
+    complain(f"{topic}-{partition}: offsets {start} to {end - 1} are deleted; going on at {end}")
+
+
+def _tell_people(topic: str, read_count: int, where: Where) -> None:
+    """The end of a short output looks like a failure without a word."""
+    if not sys.stderr.isatty() or where.is_following:
+        return
+    hint = "" if read_count else "; --follow waits for them"
+    typer.echo(f"{topic}: {counted(read_count, 'record')}{hint}", err=True)

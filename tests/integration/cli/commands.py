@@ -1,0 +1,46 @@
+"""Commands as a person runs them, in a process of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SECONDS_MAX = 60
+
+
+class Outcome(NamedTuple):
+    """How a command ended and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        """Its output, which must be one JSON document, after nothing went wrong."""
+        assert (self.code, self.err) == (0, ""), self
+        return json.loads(self.out)
+
+
+def command_line(*arguments: str) -> list[str]:
+    """The arguments of a process that runs a command."""
+    return [sys.executable, "-m", "millstream", *arguments]
+
+
+def run_command(
+    *arguments: str, stdin: bytes = b"", environment: Mapping[str, str] | None = None
+) -> Outcome:
+    """Run a command to its end."""
+    done = subprocess.run(
+        command_line(*arguments),
+        input=stdin,
+        capture_output=True,
+        timeout=SECONDS_MAX,
+        env={**os.environ, **(environment or {})},
+    )
+    return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
