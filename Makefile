@@ -77,7 +77,8 @@ soak: setup ## Kill a writing process again and again: make soak ROUNDS=100
 	$(BIN)/python -m tests.integration.storage.kill --rounds $(ROUNDS)
 
 bench: setup ## Measure beside the peers: make bench ARGS=--quick
-	for question in records protocol storage log_manager network; do \
+	for question in records protocol storage log_manager network replica broker_handlers \
+	  embedded broker; do \
 	  $(BIN)/python -m benchmarks.$$question $(ARGS) || exit 1; done
 
 generate: setup ## Write protocol/messages anew from schema/

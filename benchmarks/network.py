@@ -3,34 +3,26 @@
     python -m benchmarks.network [--quick] [--json] [--repeat N] [--only TEXT] [--loop uvloop]
 
 A closed-loop C load generator drives our socket server with a handler that does nothing, and a C
-program that makes the same system calls, in turns. It needs Linux and a C compiler; the programs
-are compiled into a cache directory. The figures are CPU microseconds of the server per request.
+program that makes the same system calls, in turns. It needs Linux and a C compiler. The figures are
+CPU microseconds of the server per request; the last line is one JSON object.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import hashlib
 import importlib
 import json
 import os
-import shutil
 import statistics
 import struct
-import subprocess
 import sys
 import tempfile
-import time
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from benchmarks.load import compiled, cpu_seconds, run_program, running
 
-SOURCES = Path(__file__).parent / "loadgen"
 ANSWER_BYTES = 56
 PRODUCE_V9 = (0, 9)
 
@@ -113,26 +105,6 @@ async def serve(file_path: str, file_bytes: int, buffer_bytes: int) -> None:
 # The measuring process.
 
 
-def compiled(name: str) -> Path:
-    """The program, compiled unless the cache has it."""
-    source = SOURCES / f"{name}.c"
-    digest = hashlib.sha256(source.read_bytes()).hexdigest()[:16]
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "millstream"
-    program = cache / f"{name}-{digest}"
-    if not program.exists():
-        cache.mkdir(parents=True, exist_ok=True)
-        compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-        if compiler is None or sys.platform != "linux":
-            sys.exit("benchmarks.network needs Linux and a C compiler for its load generator")
-        subprocess.run([compiler, "-O2", "-o", program, source], check=True)
-    return program
-
-
-def cpu_seconds(pid: int) -> float:
-    """The CPU time of a process, to the nanosecond: Linux has a clock for it."""
-    return time.clock_gettime((~pid) << 3 | 2)
-
-
 def request_frame(size: int) -> bytes:
     """A Produce v9 request with a body of zeros, `size` bytes in all."""
     client_id = b"benchmark"
@@ -140,30 +112,14 @@ def request_frame(size: int) -> bytes:
     return struct.pack(">i", size - 4) + header + bytes(size - 4 - len(header))
 
 
-@contextmanager
-def running(command: list[str]) -> Iterator[tuple[int, int]]:
-    """A server process: its id and port."""
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        try:
-            yield process.pid, int(process.stdout.readline())
-        finally:
-            process.stdin.close()
-
-
 def measure(load: Load, command: list[str], frame: Path, seconds: float) -> dict[str, float]:
     """One run after a short warm-up."""
     with running(command) as (pid, port):
-        blast = [str(compiled("blast")), str(port), str(frame), str(load.response_bytes)]
-        blast += [str(load.connections), str(load.window)]
-        subprocess.run([*blast, str(seconds / 4)], check=True, capture_output=True)
+        blast = ("blast", port, frame, load.response_bytes, load.connections, load.window)
+        run_program(*blast, seconds / 4)
         before = cpu_seconds(pid)
-        done = subprocess.run([*blast, str(seconds)], check=True, capture_output=True, text=True)
+        result = run_program(*blast, seconds)
         used = cpu_seconds(pid) - before
-    result: dict[str, Any] = json.loads(done.stdout)
     rate = result["requests"] / result["seconds"]
     return {
         "requests_per_second": rate,
@@ -174,12 +130,14 @@ def measure(load: Load, command: list[str], frame: Path, seconds: float) -> dict
     }
 
 
-def commands(load: Load, file: Path, options: argparse.Namespace) -> dict[str, list[str]]:
+def commands(
+    load: Load, file: Path, answer: Path, options: argparse.Namespace
+) -> dict[str, list[str]]:
     """The servers to compare."""
     ours = [sys.executable, "-m", "benchmarks.network", "--serve", "--loop", options.loop]
     ours += ["--file", str(file), "--file-bytes", str(load.file_bytes)]
     ours += ["--buffer-bytes", str(options.buffer_bytes)]
-    floor = [str(compiled("floor")), str(ANSWER_BYTES)]
+    floor = [str(compiled("floor")), str(answer)]
     if load.file_bytes:
         floor += [str(file), str(load.file_bytes)]
     return {"millstream": ours, "floor": floor}
@@ -189,11 +147,12 @@ def compare(load: Load, options: argparse.Namespace) -> dict[str, dict[str, floa
     """The median of interleaved runs of each server."""
     runs: dict[str, list[dict[str, float]]] = {}
     with tempfile.TemporaryDirectory() as directory:
-        frame, file = Path(directory, "frame"), Path(directory, "file")
+        frame, file, answer = (Path(directory, name) for name in ("frame", "file", "answer"))
+        answer.write_bytes(bytes(ANSWER_BYTES))
         frame.write_bytes(request_frame(load.request_bytes))
         file.write_bytes(bytes(max(load.file_bytes, 1)))
         for _ in range(options.repeat):
-            for name, command in commands(load, file, options).items():
+            for name, command in commands(load, file, answer, options).items():
                 runs.setdefault(name, []).append(measure(load, command, frame, options.seconds))
     return {
         name: {key: statistics.median(run[key] for run in each) for key in each[0]}
@@ -205,7 +164,7 @@ def parse_arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one short run of each")
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--json", action="store_true", help="only the last line")
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--only", default="", help="rows whose name contains this")
@@ -235,21 +194,36 @@ def main() -> None:
     if options.serve:
         run_server(options)
         return
-    results = {}
+    results: dict[str, dict[str, float]] = {}
     for load in LOADS:
         if options.only not in load.name:
             continue
-        results[load.name] = compare(load, options)
+        found = compare(load, options)
+        results |= ratios(load.name, found)
         if not options.json:
-            for name, row in results[load.name].items():
+            for name, row in found.items():
                 print(
                     f"{load.name:34} {name:11} {row['requests_per_second']:9.0f} req/s "
                     f"{row['mb_per_second']:7.0f} MB/s {row['cpu_us']:8.2f} us CPU "
                     f"p50 {row['p50_us']:7.1f} us  p99 {row['p99_us']:7.1f} us",
                     flush=True,
                 )
-    if options.json:
-        print(json.dumps(results, indent=2))
+    print(json.dumps(results))
+
+
+def ratios(load: str, found: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
+    """Each figure of ours and the floor's; above 1 ours would be the better."""
+    ours, floor = found["millstream"], found["floor"]
+    return {
+        f"{load}_{key}": {
+            "ours": round(ours[key], 2),
+            "peer": round(floor[key], 2),
+            "ratio": round(
+                floor[key] / ours[key] if key.endswith("_us") else ours[key] / floor[key], 2
+            ),
+        }
+        for key in ours
+    }
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 /* The floor: the system calls a broker needs to receive frames and answer them, nothing else.
  *
- *   floor ANSWER_BYTES [FILE FILE_BYTES]
+ *   floor ANSWER_FILE [FILE FILE_BYTES]
  *
- * Answers every frame with ANSWER_BYTES zeros and, if a file is given, FILE_BYTES of it by
- * sendfile. Prints its port, runs until its standard input ends.
+ * Answers every request with the bytes of ANSWER_FILE, in which only the correlation id is set, and,
+ * if a file is given, with FILE_BYTES of it by sendfile. Prints its port, runs until its standard
+ * input ends.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -21,7 +22,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { BUFFER_BYTES = 256 * 1024, PENDING_MAX = 1 << 20 };
+enum {
+    BUFFER_BYTES = 256 * 1024,
+    PENDING_MAX = 1 << 20,
+    ANSWER_MAX = 4096,
+    ID_AT_REQUEST = 8, /* where correlation ids are, after the size */
+    ID_AT_ANSWER = 4
+};
 
 typedef struct {
     int fd;
@@ -29,8 +36,8 @@ typedef struct {
     size_t capacity, start, end;
 } Connection;
 
-static uint8_t answers[PENDING_MAX];
-static size_t answer_bytes, file_bytes;
+static uint8_t template[ANSWER_MAX], answers[PENDING_MAX];
+static size_t answer_bytes, answers_end, file_bytes;
 static int file_fd = -1;
 
 static void wait_writable(int fd) {
@@ -38,28 +45,34 @@ static void wait_writable(int fd) {
     poll(&waiter, 1, 5000);
 }
 
-static void send_all(int fd, size_t count, int flags) {
-    for (size_t sent = 0; sent < count;) {
-        ssize_t n = send(fd, answers, count - sent, flags | MSG_NOSIGNAL);
+static void send_answers(int fd, int flags) {
+    for (size_t sent = 0; sent < answers_end;) {
+        ssize_t n = send(fd, answers + sent, answers_end - sent, flags | MSG_NOSIGNAL);
         if (n > 0) sent += n;
         else if (errno == EAGAIN) wait_writable(fd);
-        else return;
+        else break;
+    }
+    answers_end = 0;
+}
+
+static void send_file(int fd) {
+    off_t position = 0;
+    while ((size_t)position < file_bytes) {
+        ssize_t n = sendfile(fd, file_fd, &position, file_bytes - position);
+        if (n < 0 && errno == EAGAIN) wait_writable(fd);
+        else if (n <= 0) return;
     }
 }
 
-static void answer(int fd, size_t frames) {
-    if (file_fd < 0) {
-        send_all(fd, frames * answer_bytes, 0);
-        return;
-    }
-    for (; frames; frames--) {
-        send_all(fd, answer_bytes, MSG_MORE);
-        off_t position = 0;
-        while ((size_t)position < file_bytes) {
-            ssize_t n = sendfile(fd, file_fd, &position, file_bytes - position);
-            if (n < 0 && errno == EAGAIN) wait_writable(fd);
-            else if (n <= 0) return;
-        }
+/* Small answers of one read go out together; those with a file go out one by one. */
+static void answer(int fd, const uint8_t *request) {
+    if (answers_end + answer_bytes > PENDING_MAX) send_answers(fd, 0);
+    memcpy(answers + answers_end, template, answer_bytes);
+    memcpy(answers + answers_end + ID_AT_ANSWER, request + ID_AT_REQUEST, 4);
+    answers_end += answer_bytes;
+    if (file_fd >= 0) {
+        send_answers(fd, MSG_MORE);
+        send_file(fd);
     }
 }
 
@@ -82,7 +95,6 @@ static int serve(Connection *c) {
     ssize_t n = recv(c->fd, c->buffer + c->end, c->capacity - c->end, 0);
     if (n <= 0) return n < 0 && errno == EAGAIN;
     c->end += n;
-    size_t frames = 0;
     while (c->end - c->start >= 4) {
         uint32_t size;
         memcpy(&size, c->buffer + c->start, 4);
@@ -91,10 +103,10 @@ static int serve(Connection *c) {
             if (c->start + frame > c->capacity) make_room(c, frame);
             break;
         }
+        answer(c->fd, c->buffer + c->start);
         c->start += frame;
-        frames++;
     }
-    if (frames) answer(c->fd, frames);
+    if (answers_end) send_answers(c->fd, 0);
     if (c->start == c->end) c->start = c->end = 0;
     else if (c->end == c->capacity) make_room(c, 0);
     return 1;
@@ -115,9 +127,25 @@ static void accept_one(int epoll_fd, int listener) {
     add(epoll_fd, c->fd, c);
 }
 
+static void read_template(const char *path) {
+    FILE *file = fopen(path, "rb");
+    if (file) {
+        answer_bytes = fread(template, 1, ANSWER_MAX, file);
+        fclose(file);
+    }
+    if (answer_bytes < 8) {
+        fprintf(stderr, "%s holds no answer\n", path);
+        exit(1);
+    }
+}
+
 int main(int argc, char **argv) {
     static Connection control;
-    answer_bytes = argc > 1 ? atol(argv[1]) : 8;
+    if (argc < 2) {
+        fprintf(stderr, "floor ANSWER_FILE [FILE FILE_BYTES]\n");
+        return 2;
+    }
+    read_template(argv[1]);
     if (argc > 3) {
         file_fd = open(argv[2], O_RDONLY);
         file_bytes = atol(argv[3]);

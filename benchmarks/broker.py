@@ -1,0 +1,236 @@
+"""Is our broker faster than Apache Kafka? Produce, fetch, latency, start, memory, idle cost.
+
+    python -m benchmarks.broker [--quick | --full] [--json] [--rows PATTERN] [--without-kafka]
+
+One load generator in C drives `millstream server start` and Apache Kafka from Maven (1 GB of heap,
+the flags and settings it comes with), in turns on the same machine and disk, after a warm-up of
+both. Of all rounds the median counts. A ratio says how many times better ours is: more requests
+per second, less CPU time, less waiting, less memory. CPU time is that of all threads of the broker.
+
+Produce: Produce v13 with acks=all to a topic of 4 partitions; `c4-w5` is 4 connections with 5
+requests in flight each. 100 B is one record, larger batches hold records of 1 KiB. Fetch: Fetch v18
+in a session, one partition per connection, from the page cache. `--rows 'produce-*-c4*,follow'`
+takes names by pattern; `--list` shows them. `floor` runs the load generator against a C program
+that answers at once: what it could do at most.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import json
+import os
+import statistics
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks import broker_floor, broker_life
+from benchmarks.broker_processes import BrokerProcess, KafkaLauncher, MillstreamLauncher
+from benchmarks.broker_rows import Effort, FetchRow, FollowRow, ProduceRow, median, rows
+
+if TYPE_CHECKING:
+    from benchmarks.broker_processes import Launcher
+    from benchmarks.broker_rows import Figures, Row
+
+Pair = dict[str, float | None]
+
+LIFE_ROWS = ("start", "embedded-start", "memory-and-idle")
+_LESS_IS_BETTER = ("_us", "_us_per_mb", "_ms", "_mb", "_us_per_second")
+_WARM_UP: tuple[Row, ...] = (
+    ProduceRow("100B", 16, 5),
+    ProduceRow("16KiB", 4, 5),
+    ProduceRow("1MiB", 4, 1),
+    FetchRow("64KiB", 4),
+    FollowRow(),
+)
+_FRESH_BYTES = 1 << 30
+
+
+def main() -> None:
+    """Measure and print."""
+    options = parse_arguments()
+    if options.list:
+        names = [row.name for row in rows(full=True)]
+        print("\n".join([*names, *LIFE_ROWS, broker_floor.NAME]))
+        return
+    report = Report(quiet=options.json)
+    with tempfile.TemporaryDirectory(prefix="millstream-bench-") as scratch:
+        launchers: list[Launcher] = [MillstreamLauncher()]
+        if not options.without_kafka:
+            launchers.append(KafkaLauncher(Path(scratch)))
+        measure_rows(launchers, options, report)
+        measure_life(launchers, options, report)
+    print(json.dumps(report.results))
+
+
+def parse_arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.broker",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--quick", action="store_true", help="one short round of each row")
+    size.add_argument("--full", action="store_true", help="every size, connections and window")
+    parser.add_argument("--json", action="store_true", help="only the last line")
+    parser.add_argument("--rows", default="", metavar="PATTERN", help="some rows, by name")
+    parser.add_argument("--list", action="store_true", help="the names of all rows")
+    parser.add_argument("--without-kafka", action="store_true", help="ours alone")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=1.0, help="of a round")
+    options = parser.parse_args()
+    if options.quick:
+        options.rounds, options.seconds = 1, 0.4
+    return options
+
+
+def wanted(name: str, patterns: str) -> bool:
+    """Whether a row was asked for."""
+    return not patterns or any(fnmatch.fnmatch(name, f"*{p}*") for p in patterns.split(","))
+
+
+class Report:
+    """Prints rows as they come and keeps them for the last line."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self.results: dict[str, Pair] = {}
+        self._quiet = quiet
+
+    def say(self, text: str) -> None:
+        """For people."""
+        if not self._quiet:
+            print(text, flush=True)
+
+    def add(self, name: str, key: str, ours: float | None, peer: float | None) -> None:
+        """One figure of both."""
+        ratio = None
+        if ours and peer:
+            ratio = round(peer / ours if key.endswith(_LESS_IS_BETTER) else ours / peer, 2)
+        self.results[f"{name}_{key}" if name else key] = {
+            "ours": _rounded(ours),
+            "peer": _rounded(peer),
+            "ratio": ratio,
+        }
+
+    def row(self, name: str, found: dict[str, Figures]) -> None:
+        """All figures of a row of load."""
+        ours, peer = found["millstream"], found.get("kafka")
+        for key in ours:
+            if key != "client_busy":
+                self.add(name, key, ours[key], peer[key] if peer else None)
+        for who, figures in found.items():
+            self.say(f"{name:22} {who:11} {_line(figures)}")
+        if peer:
+            parts = [
+                f"{key} {self.results[f'{name}_{key}']['ratio']:.2f}x"
+                for key in ("requests_per_second", "cpu_us", "p50_us", "p99_us", "arrival_p50_us")
+                if key in ours
+            ]
+            self.say(f"{name:22} {'ratio':11} {', '.join(parts)}")
+
+    def figure(self, key: str, found: dict[str, float]) -> None:
+        """A figure without a load."""
+        ours, peer = found["millstream"], found.get("kafka")
+        self.add("", key, ours, peer)
+        beside = "" if peer is None else f"   kafka {peer:10.1f}"
+        self.say(f"{key:42} millstream {ours:10.1f}{beside}")
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 3 if value < 10 else 1)
+
+
+def _line(figures: Figures) -> str:
+    texts = {
+        "requests_per_second": "{:9.0f} req/s",
+        "mb_per_second": "{:7.1f} MB/s",
+        "cpu_us": "{:8.2f} us CPU",
+        "cpu_us_per_mb": "{:8.0f} us/MB",
+        "p50_us": "p50 {:7.1f} us",
+        "p99_us": "p99 {:7.1f} us",
+        "arrival_p50_us": "arrival p50 {:7.1f} us",
+        "arrival_p99_us": "p99 {:7.1f} us",
+        "client_busy": "clients {:.0%}",
+    }
+    return "  ".join(text.format(figures[key]) for key, text in texts.items() if key in figures)
+
+
+def measure_rows(launchers: list[Launcher], options: argparse.Namespace, report: Report) -> None:
+    """Every row of load that is wanted, the contenders in turns."""
+    chosen = [
+        r for r in rows(full=options.full or bool(options.rows)) if wanted(r.name, options.rows)
+    ]
+    if wanted(broker_floor.NAME, options.rows):
+        for load in broker_floor.LOADS:
+            report.say(
+                f"{broker_floor.NAME}: {load.name:22} {_line(load.measure(options.seconds))}"
+            )
+    if not chosen:
+        return
+    with ExitStack() as stack:
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="millstream-bench-")))
+        brokers = [
+            stack.enter_context(BrokerProcess(each, scratch / each.name)) for each in launchers
+        ]
+        report.say(f"load {os.getloadavg()[0]:.1f} before; warming up")
+        touch_memory(scratch)
+        warm_up(brokers, 1.5 if options.quick else 4.0)
+        for row in chosen:
+            report.row(row.name, compare(row, brokers, options))
+        report.say(f"load {os.getloadavg()[0]:.1f} after")
+
+
+def touch_memory(directory: Path) -> None:
+    """Pages that were never used cost a virtual machine ten times a used one: use them now."""
+    path, block = directory / "fresh", bytes(1 << 20)
+    with path.open("wb") as file:
+        for _ in range(_FRESH_BYTES >> 20):
+            file.write(block)
+    path.unlink()
+
+
+def warm_up(brokers: list[BrokerProcess], seconds: float) -> None:
+    """A JVM is slow until it has compiled what it runs; Python needs little more than a start."""
+    for broker in brokers:
+        needed = seconds if broker.name == "kafka" else 0.2
+        for row in _WARM_UP:
+            row.round(broker, Effort(needed, 0.1, 100))
+
+
+def compare(
+    row: Row, brokers: list[BrokerProcess], options: argparse.Namespace
+) -> dict[str, Figures]:
+    """The median of each contender's rounds; they take turns in who begins."""
+    effort = Effort(options.seconds, options.seconds / 3, 200 if options.quick else 500)
+    taken: dict[str, list[Figures]] = {broker.name: [] for broker in brokers}
+    for number in range(options.rounds):
+        for broker in brokers if number % 2 == 0 else reversed(brokers):
+            taken[broker.name].append(row.round(broker, effort))
+    return {name: median(each) for name, each in taken.items()}
+
+
+def measure_life(launchers: list[Launcher], options: argparse.Namespace, report: Report) -> None:
+    """Start, memory and idle cost."""
+    rounds = 1 if options.quick else 3
+    if wanted("start", options.rows):
+        broker_life.start_once_untimed()
+        found = {
+            each.name: statistics.median(broker_life.start_ms(each) for _ in range(rounds))
+            for each in launchers
+        }
+        report.figure("start_ms", found)
+    if wanted("embedded-start", options.rows):
+        taken = [broker_life.embedded_start_ms() for _ in range(rounds + 2)]
+        report.figure("embedded-start_ms", {"millstream": statistics.median(taken)})
+    if wanted("memory-and-idle", options.rows):
+        seconds = broker_life.QUICK_IDLE_SECONDS if options.quick else broker_life.IDLE_SECONDS
+        each_of = {e.name: broker_life.memory_and_idle(e, seconds) for e in launchers}
+        for key in each_of["millstream"]:
+            report.figure(key, {name: figures[key] for name, figures in each_of.items()})
+
+
+if __name__ == "__main__":
+    main()
