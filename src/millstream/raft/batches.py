@@ -16,7 +16,6 @@ from millstream.protocol.messages import (
     control_records,
 )
 from millstream.raft.voters import (
-    KRAFT_VERSION_DYNAMIC,
     Endpoint,
     ReplicaKey,
     SupportedVersions,
@@ -106,26 +105,19 @@ def control_batch(
     )
 
 
-def leader_change(
-    leader_id: int, voters: VoterSet, granting: Iterable[int], kraft_version: int
-) -> LeaderChangeMessage:
-    """The first record of an epoch: who leads it, elected by whom."""
-    keys = {voter.id: voter.key for voter in voters}
+def leader_change(leader_id: int, voters: VoterSet, granting: Iterable[int]) -> LeaderChangeMessage:
+    """The first record of an epoch: who leads it, elected by whom.
+
+    Always of version 0, without directory ids, whatever the kraft.version: Apache Kafka writes it
+    so, and its nodes and tools cannot read another.
+    """
+    voter_of = control_records.LeaderChangeMessageVoter
     return LeaderChangeMessage(
-        version=1 if kraft_version >= KRAFT_VERSION_DYNAMIC else 0,
+        version=0,
         leader_id=leader_id,
-        voters=[_leader_change_voter(key, kraft_version) for key in keys.values()],
-        granting_voters=[_leader_change_voter(keys[n], kraft_version) for n in sorted(granting)],
+        voters=[voter_of(voter_id=voter.id) for voter in voters],
+        granting_voters=[voter_of(voter_id=voter_id) for voter_id in sorted(granting)],
     )
-
-
-def _leader_change_voter(
-    key: ReplicaKey, kraft_version: int
-) -> control_records.LeaderChangeMessageVoter:
-    voter = control_records.LeaderChangeMessageVoter(voter_id=key.id)
-    if kraft_version >= KRAFT_VERSION_DYNAMIC:
-        voter.voter_directory_id = key.directory_id
-    return voter
 
 
 def voters_record(voters: VoterSet) -> VotersRecord:

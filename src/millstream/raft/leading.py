@@ -80,7 +80,7 @@ class Leading:
     def _first_records(self, leader: Leader) -> list[ControlMessage]:
         replica = self._replica
         version, voters = replica.kraft_version, replica.voters
-        first = batches.leader_change(leader.leader_id, voters, leader.granting_voters, version)
+        first = batches.leader_change(leader.leader_id, voters, leader.granting_voters)
         records: list[ControlMessage] = [first]
         if version < KRAFT_VERSION_DYNAMIC:
             return records

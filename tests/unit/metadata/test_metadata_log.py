@@ -116,7 +116,7 @@ def test_what_was_appended_is_read_and_survives_a_restart(shelf: Shelf) -> None:
 
 def test_control_batches_are_stored_as_they_are(shelf: Shelf) -> None:
     log = shelf.open()
-    change = batches.leader_change(1, VoterSet([Voter(ReplicaKey(1))]), [1], 1)
+    change = batches.leader_change(1, VoterSet([Voter(ReplicaKey(1))]), [1])
     data = batches.control_batch(0, 1, 0, [change])
 
     log.append(data)

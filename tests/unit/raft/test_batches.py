@@ -62,7 +62,7 @@ def test_old_formats_and_impossible_batches_are_corrupt() -> None:
 def test_what_the_quorum_records_say_comes_back() -> None:
     record = batches.voters_record(voter_set(1, 2))
     version = KRaftVersionRecord(version=0, kraft_version=1)
-    change = batches.leader_change(1, voter_set(1, 2), [2], 1)
+    change = batches.leader_change(1, voter_set(1, 2), [2])
     data = batches.control_batch(7, 3, 0, [change, version, record])
 
     (batch,) = batches.walk_batches(data)

@@ -48,14 +48,16 @@ def committed_bench() -> Bench:
 # --- Rule 4: the beginning ---
 
 
-def test_rule_4_the_first_record_of_an_epoch_says_who_leads_it() -> None:
-    bench = leading_bench(kraft_version=0)
+@pytest.mark.parametrize("kraft_version", [0, 1])
+def test_rule_4_the_first_record_of_an_epoch_says_who_leads_it(kraft_version: int) -> None:
+    """In a version that Apache Kafka's tools read, which have only this one."""
+    bench = leading_bench(kraft_version=kraft_version)
 
     appended = bench.of(AppendToLog)[0]
     batch = next(batches.walk_batches(appended.batches))
     message = LeaderChangeMessage.decode(batch.records()[0].value or b"", 0)
 
-    assert (appended.base_offset, appended.end_offset) == (0, 1)
+    assert appended.base_offset == 0
     assert batch.is_control
     assert batch.leader_epoch == 1
     assert batch.max_timestamp == bench.wall_ms
@@ -68,10 +70,8 @@ def test_rule_4_the_first_leader_of_a_dynamic_quorum_writes_down_version_and_vot
     bench = leading_bench()
 
     batch = next(batches.walk_batches(bench.of(AppendToLog)[0].batches))
-    message = LeaderChangeMessage.decode(batch.records()[0].value or b"", 1)
 
     assert batches.quorum_records(batch) == [(1, 1), (2, voter_set(1, 2, 3))]
-    assert message.voters[1].voter_directory_id == key_of(2).directory_id
 
 
 def test_rule_4_later_leaders_do_not_repeat_what_the_log_says() -> None:
