@@ -86,8 +86,6 @@ class FeatureControl:
             if name != KRAFT_VERSION:
                 records += self._records(name, asked.max_version_level)
         if KRAFT_VERSION in updates:
-            if len(updates) > 1:
-                raise InvalidUpdateVersion(f"{KRAFT_VERSION} must be updated on its own")
             level = updates[KRAFT_VERSION].max_version_level
             self._upgrade_kraft_version(level, request.validate_only)
         response = UpdateFeaturesResponse(error_message=None)

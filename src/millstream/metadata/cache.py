@@ -18,6 +18,7 @@ from millstream.errors import (
     UnknownTopicOrPartition,
 )
 from millstream.metadata.configs import ResourceType
+from millstream.metadata.features import KRAFT_VERSION
 from millstream.metadata.image import EMPTY_IMAGE
 from millstream.metadata.topic_names import INTERNAL_TOPICS
 from millstream.metadata.topics import NO_LEADER
@@ -29,7 +30,7 @@ from millstream.protocol.messages.metadata import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from random import Random
 
     from millstream.metadata.cluster import BrokerRegistration, ClusterImage, Endpoint
@@ -44,10 +45,14 @@ _LISTENER_ERROR_SINCE = 6
 class KRaftMetadataCache:
     """The current image, and answers from it."""
 
-    __slots__ = ("image",)
+    __slots__ = ("image", "kraft_version")
 
-    def __init__(self, image: MetadataImage = EMPTY_IMAGE) -> None:
+    def __init__(
+        self, image: MetadataImage = EMPTY_IMAGE, kraft_version: Callable[[], int] = int
+    ) -> None:
+        """`kraft_version` asks raft, which keeps that level itself."""
         self.image = image
+        self.kraft_version = kraft_version
 
     def topic(self, name: str) -> TopicImage | None:
         """A topic by name."""
@@ -136,7 +141,8 @@ class KRaftMetadataCache:
 
     def features(self) -> tuple[Mapping[str, int], int]:
         """The finalized levels, and the offset as of which they hold."""
-        return self.image.features.levels, self.image.provenance.last_offset
+        levels = {**self.image.features.levels, KRAFT_VERSION: self.kraft_version()}
+        return levels, self.image.provenance.last_offset
 
     def metadata_brokers(self, listener: str) -> list[MetadataResponseBroker]:
         """The brokers part of a Metadata answer."""

@@ -98,7 +98,7 @@ class SharedServer:
         """To be set before the start, on a node that has one."""
         self._lock, self.log = self._open_log(filesystem)
         self.loader = MetadataLoader(_report_fault)
-        self.metadata = KRaftMetadataCache()
+        self.metadata = KRaftMetadataCache(kraft_version=lambda: self.driver.core.kraft_version)
         """What everybody on this node asks about the cluster."""
         self.driver = RaftDriver(
             local,

@@ -160,7 +160,7 @@ def test_all_updates_are_made_or_none() -> None:
     assert rig.image.metadata_version == 29
 
 
-def test_kraft_version_is_passed_on_to_raft_and_comes_alone() -> None:
+def test_kraft_version_is_passed_on_to_raft() -> None:
     rig = Rig()
 
     assert update(rig, "kraft.version", 1, validate_only=True) == 0
@@ -168,8 +168,16 @@ def test_kraft_version_is_passed_on_to_raft_and_comes_alone() -> None:
     assert update(rig, "kraft.version", 1) == 0
     assert rig.log.kraft_version == 1
     assert rig.image.features.level("kraft.version") == 0
+
+
+def test_kraft_version_is_raised_together_with_others() -> None:
+    """`kafka-features upgrade --release-version` asks for all of a release at once."""
+    rig = Rig(metadata_version=29)
     both = [
         FeatureUpdateKey(feature="kraft.version", max_version_level=1),
-        FeatureUpdateKey(feature="group.version", max_version_level=1),
+        FeatureUpdateKey(feature="metadata.version", max_version_level=30),
     ]
-    assert rig.ask(UpdateFeaturesRequest(feature_updates=both)).error_code == 95
+
+    assert rig.ask(UpdateFeaturesRequest(feature_updates=both)).error_code == 0
+
+    assert (rig.log.kraft_version, rig.image.metadata_version) == (1, 30)

@@ -73,7 +73,14 @@ def test_brokers_are_alive_or_not(cache: KRaftMetadataCache) -> None:
 def test_settings_and_features(cache: KRaftMetadataCache) -> None:
     assert cache.topic_config("t") == {"retention.ms": "1"}
     assert cache.config(4, "") == {"x": "y"}
-    assert cache.features() == ({"metadata.version": 30, "group.version": 1}, 41)
+    levels = {"metadata.version": 30, "group.version": 1, "kraft.version": 0}
+    assert cache.features() == (levels, 41)
+
+
+def test_the_level_of_kraft_version_is_rafts() -> None:
+    levels, _ = KRaftMetadataCache(FULL, kraft_version=lambda: 1).features()
+
+    assert levels["kraft.version"] == 1
 
 
 def test_metadata_lists_brokers_and_topics(cache: KRaftMetadataCache) -> None:
