@@ -20,7 +20,9 @@ import argparse
 import fnmatch
 import json
 import os
+import signal
 import statistics
+import sys
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
@@ -51,6 +53,7 @@ _FRESH_BYTES = 1 << 30
 def main() -> None:
     """Measure and print."""
     options = parse_arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # The brokers end with us.
     if options.list:
         names = [row.name for row in rows(full=True)]
         print("\n".join([*names, *LIFE_ROWS, broker_floor.NAME]))

@@ -1,10 +1,11 @@
 """What a request costs between the network and the disk: CPU time per Produce and Fetch.
 
-    python -m benchmarks.broker_handlers [--profile produce|fetch]
+    python -m benchmarks.broker_handlers [--quick] [--json] [--profile produce|fetch]
 
 `KafkaApis.handle` is called as the network calls it, with real replicas and logs on a real file
 system, without sockets. The write to the log file is part of a Produce; a Fetch ends with the slice
-of the file that the network would send. Median of several rounds, in one process.
+of the file that the network would send. Beside it the log alone does the same, in turns in one
+process: the difference is what the layers between cost. Medians; the last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ import pstats
 import statistics
 import tempfile
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from millstream.clock import SystemClock
 from millstream.network.request import Outcome
 from millstream.protocol.frame import encode_request
 from millstream.records import RecordBatchBuilder
 from millstream.storage.disk import DiskFileSystem
+from millstream.storage.log_results import FetchIsolation
 from tests.unit.server.fakes import Client
 from tests.unit.server.harness import Broker, frame_request
 
@@ -32,9 +34,10 @@ if TYPE_CHECKING:
     from millstream.network.request import Request
     from millstream.protocol.message import Message
 
-_ROUNDS = 9
-_CALLS = 2000
+_ROUNDS, _QUICK_ROUNDS = 9, 3
+_CALLS, _QUICK_CALLS = 2000, 500
 _FETCH_BYTES = 64 << 10
+_PROFILED = {"produce": "produce 100 B, version 13", "fetch": "fetch 64 KiB, version 18"}
 
 
 def batch(size: int) -> bytes:
@@ -113,51 +116,104 @@ def _again(template: Request, client: Client) -> Request:
     )
 
 
-def microseconds(run: Callable[[int], None]) -> float:
+def append_calls(broker: Broker, size: int) -> Callable[[int], None]:
+    """The same batch to the log alone."""
+    original = batch(size)
+    scratch = bytearray(original)
+    log, clock = broker.partition().log, SystemClock()
+
+    def run(count: int) -> None:
+        for _ in range(count):
+            scratch[:] = original
+            log.append_as_leader(scratch, 0, clock.wall_ms())
+
+    return run
+
+
+def read_calls(broker: Broker) -> Callable[[int], None]:
+    """The same records from the log alone."""
+    log = broker.partition().log
+
+    def run(count: int) -> None:
+        for _ in range(count):
+            log.read(0, _FETCH_BYTES, FetchIsolation.HIGH_WATERMARK)
+
+    return run
+
+
+class Case(NamedTuple):
+    """A request, and what the log alone does for it."""
+
+    ours: Callable[[int], None]
+    log: Callable[[int], None]
+
+
+def make_cases(broker: Broker) -> dict[str, Case]:
+    """What is measured."""
+    append, append_16k = append_calls(broker, 100), append_calls(broker, 16 << 10)
+    read = read_calls(broker)
+    return {
+        "produce 100 B, version 7": Case(produce_calls(broker, 100, 7), append),
+        "produce 100 B, version 11": Case(produce_calls(broker, 100, 11), append),
+        "produce 100 B, version 13": Case(produce_calls(broker, 100, 13), append),
+        "produce 16 KiB, version 13": Case(produce_calls(broker, 16 << 10, 13), append_16k),
+        "fetch 64 KiB, version 11": Case(fetch_calls(broker, 11), read),
+        "fetch 64 KiB, version 18": Case(fetch_calls(broker, 18), read),
+    }
+
+
+def compare(case: Case, rounds: int, calls: int) -> dict[str, float]:
+    """CPU microseconds per call of both, in turns."""
+    taken: tuple[list[float], list[float]] = ([], [])
+    for number in range(rounds + 1):
+        for run, figures in zip(case, taken, strict=True):
+            spent = microseconds(run, calls)
+            if number:  # The first round warms up.
+                figures.append(spent)
+    ours, log = (statistics.median(figures) for figures in taken)
+    return {"ours": round(ours, 1), "peer": round(log, 1), "ratio": round(log / ours, 2)}
+
+
+def microseconds(run: Callable[[int], None], calls: int) -> float:
     """CPU time per call."""
-    run(_CALLS // 4)
-    rounds = []
-    for _ in range(_ROUNDS):
-        started = time.process_time_ns()
-        run(_CALLS)
-        spent = getattr(run, "spent_ns", None) or time.process_time_ns() - started
-        rounds.append(spent / _CALLS / 1000)
-    return statistics.median(rounds)
+    started = time.process_time_ns()
+    run(calls)
+    spent = getattr(run, "spent_ns", None) or time.process_time_ns() - started
+    return float(spent / calls / 1000)
+
+
+def profile(run: Callable[[int], None]) -> None:
+    """Where the time goes, by function."""
+    run(1000)
+    with cProfile.Profile() as profiler:
+        run(5000)
+    pstats.Stats(profiler).sort_stats("tottime").print_stats(25)
 
 
 def main() -> None:
     """Measure, or show where the time goes."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds")
+    parser.add_argument("--json", action="store_true", help="only the last line")
     parser.add_argument("--profile", choices=("produce", "fetch"))
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
+    rounds = _QUICK_ROUNDS if options.quick else _ROUNDS
+    calls = _QUICK_CALLS if options.quick else _CALLS
+    results: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory() as directory:
         broker = Broker(filesystem=DiskFileSystem(), directories=(directory,), clock=SystemClock())
         broker.create()
         for _ in range(64):
             broker.produce(batch(16 << 10))
-        cases = {
-            "produce 100 B, version 7": produce_calls(broker, 100, 7),
-            "produce 100 B, version 11": produce_calls(broker, 100, 11),
-            "produce 100 B, version 13": produce_calls(broker, 100, 13),
-            "produce 16 KiB, version 13": produce_calls(broker, 16 << 10, 13),
-            "fetch 64 KiB, version 11": fetch_calls(broker, 11),
-            "fetch 64 KiB, version 18": fetch_calls(broker, 18),
-        }
+        cases = make_cases(broker)
         if options.profile:
-            name = "produce 100 B, version 13" if options.profile == "produce" else None
-            run = cases[name or "fetch 64 KiB, version 18"]
-            run(1000)
-            with cProfile.Profile() as profile:
-                run(5000)
-            pstats.Stats(profile).sort_stats("tottime").print_stats(25)
+            profile(cases[_PROFILED[options.profile]].ours)
             return
-        figures = {name: round(microseconds(run), 1) for name, run in cases.items()}
-    if options.json:
-        print(json.dumps(figures))
-        return
-    for name, figure in figures.items():
-        print(f"{name:30} {figure:6.1f} us")
+        for name, case in cases.items():
+            results[name] = row = compare(case, rounds, calls)
+            if not options.json:
+                print(f"{name:30} {row['ours']:6.1f} us   the log alone {row['peer']:6.1f} us")
+    print(json.dumps(results))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,12 @@
 """What does the replica layer cost? Appends and fetches through `ReplicaManager`, beside the log's.
 
-`python -m benchmarks.replica [--quick] [--json] [--profile]`: CPU microseconds per call, both sides
-in turns, best of several rounds, on files in memory where the system has a place for them: the
-question is the processor, not the disk. The last line is one JSON object: name to microseconds.
-`--profile` adds where an append and a fetch spend their time.
+    python -m benchmarks.replica [--quick] [--json] [--profile]
+
+CPU microseconds per call, both sides in turns, best of several rounds, on files in memory where the
+system has a place for them: the question is the processor, not the disk. The peer of an append and
+a fetch is the log alone; of a fetch that waits, one that finds its record; of a session with many
+partitions, one with ten. The last line is one JSON object. `--profile` adds where an append and a
+fetch spend their time.
 """
 
 from __future__ import annotations
@@ -42,6 +45,7 @@ from millstream.types import TopicPartition, Uuid
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from millstream.replica.fetch_session import FetchContext
     from millstream.replica.isr import IsrProposal
     from millstream.replica.ports import IsrAnswered
     from millstream.storage.unified_log import UnifiedLog
@@ -60,6 +64,13 @@ class NoController:
     def submit(self, proposal: IsrProposal, done: IsrAnswered) -> None:
         """Never called."""
         raise NotImplementedError
+
+
+class Case(NamedTuple):
+    """A call, and what it is compared with."""
+
+    ours: Callable[[], object]
+    peer: Callable[[], object]
 
 
 class Bench(NamedTuple):
@@ -138,8 +149,8 @@ def batch(size: int) -> bytearray:
     return bytearray(builder.build())
 
 
-def append_cases(bench: Bench, size: int, index: int) -> dict[str, Callable[[], object]]:
-    """The same append to the log itself, and through the manager."""
+def append_case(bench: Bench, size: int, index: int) -> Case:
+    """The same append through the manager, and to the log itself."""
     records, log = batch(size), bench.log(index)
     entries = [("bench", index, records)]
     clock, manager = SystemClock(), bench.manager
@@ -152,11 +163,11 @@ def append_cases(bench: Bench, size: int, index: int) -> dict[str, Callable[[], 
         _BASE_OFFSET.pack_into(records, 0, 0)
         return manager.append(entries, -1, 1000, print)
 
-    return {f"append_{size}_log": alone, f"append_{size}_manager": managed}
+    return Case(managed, alone)
 
 
-def fetch_cases(bench: Bench, index: int) -> dict[str, Callable[[], object]]:
-    """64 KiB from the log itself, through the manager, and with a session."""
+def fetch_case(bench: Bench, index: int) -> Case:
+    """64 KiB through the manager, and from the log itself."""
     records = batch(16 << 10)
     for _ in range(16):
         _BASE_OFFSET.pack_into(records, 0, 0)
@@ -172,14 +183,18 @@ def fetch_cases(bench: Bench, index: int) -> dict[str, Callable[[], object]]:
         )
         return manager.fetch(context, FetchParams(500, 1, 1 << 20), print)
 
-    return {"fetch_64k_log": alone, "fetch_64k_manager": managed}
+    return Case(managed, alone)
 
 
-def session_case(bench: Bench, first: int) -> dict[str, Callable[[], object]]:
-    """An incremental fetch of many quiet partitions, one of which has a record each time."""
-    manager = bench.manager
+def session_case(bench: Bench, few: range, many: range) -> Case:
+    """An incremental fetch of quiet partitions, one of which has a record each time."""
+    return Case(_incremental(bench, many), _incremental(bench, few))
+
+
+def _incremental(bench: Bench, partitions: range) -> Callable[[], object]:
+    manager, first = bench.manager, partitions[0]
     params = FetchParams(0, 1, 1 << 20)
-    targets = [FetchTarget("bench", index, 0, 1 << 20) for index in range(first, PARTITIONS)]
+    targets = [FetchTarget("bench", index, 0, 1 << 20) for index in partitions]
     answer = manager.fetch(manager.fetch_sessions.open(0, 0, targets, now_ms=0), params, print)
     assert answer is not None
     session_id = answer.session_id
@@ -195,38 +210,49 @@ def session_case(bench: Bench, first: int) -> dict[str, Callable[[], object]]:
         state[0] += 1
         return manager.fetch(context, params, print)
 
-    return {f"session_{len(targets)}_one_changed": incremental}
+    return incremental
 
 
-def wake_case(bench: Bench, index: int) -> dict[str, Callable[[], object]]:
-    """A fetch that waits, the append it waits for, and its answer."""
+def wake_case(bench: Bench, index: int) -> Case:
+    """A fetch that waits, the append it waits for, and its answer; beside it append, then fetch."""
     manager = bench.manager
     params = FetchParams(500, 1, 1 << 20)
     records = batch(100)
 
-    def round_trip() -> object:
-        end = bench.log(index).log_end_offset
-        context = manager.fetch_sessions.open(
-            0, -1, [FetchTarget("bench", index, end, 1 << 20)], now_ms=0
-        )
-        answers: list[object] = []
-        manager.fetch(context, params, answers.append)
+    def open_at_end() -> FetchContext:
+        target = FetchTarget("bench", index, bench.log(index).log_end_offset, 1 << 20)
+        return manager.fetch_sessions.open(0, -1, [target], now_ms=0)
+
+    def append() -> None:
         _BASE_OFFSET.pack_into(records, 0, 0)
         manager.append([("bench", index, records)], 1, 1000, print)
+
+    def woken() -> object:
+        answers: list[object] = []
+        manager.fetch(open_at_end(), params, answers.append)
+        append()
         bench.settle()
         assert answers
         return answers
 
-    return {"fetch_waits_append_wakes": round_trip}
+    def found() -> object:
+        context = open_at_end()
+        append()
+        answer = manager.fetch(context, params, print)
+        bench.settle()
+        assert answer is not None
+        return answer
+
+    return Case(woken, found)
 
 
-def measure(cases: dict[str, Callable[[], object]], rounds: int, calls: int) -> dict[str, float]:
+def measure(case: Case, rounds: int, calls: int) -> dict[str, float]:
     """CPU microseconds per call; the sides take turns, so that both see the same machine."""
-    best = dict.fromkeys(cases, float("inf"))
+    ours = peer = float("inf")
     for _ in range(rounds):
-        for name, function in cases.items():
-            best[name] = min(best[name], _time(function, calls))
-    return best
+        ours = min(ours, _time(case.ours, calls))
+        peer = min(peer, _time(case.peer, calls))
+    return {"ours": round(ours, 2), "peer": round(peer, 2), "ratio": round(peer / ours, 2)}
 
 
 def _time(function: Callable[[], object], calls: int) -> float:
@@ -255,27 +281,26 @@ def main() -> None:
     arguments = parser.parse_args()
     rounds = QUICK_ROUNDS if arguments.quick else ROUNDS
     calls = QUICK_CALLS if arguments.quick else CALLS
-    results: dict[str, float] = {}
+    results: dict[str, dict[str, float]] = {}
     in_memory = MEMORY_DIRECTORY if Path(MEMORY_DIRECTORY).is_dir() else None
     with tempfile.TemporaryDirectory(dir=in_memory) as path:
         bench = make(str(Path(path) / "logs"))
-        groups = [
-            append_cases(bench, 100, 0),
-            append_cases(bench, 16 << 10, 1),
-            fetch_cases(bench, 2),
-            wake_case(bench, 3),
-            session_case(bench, 10),
-        ]
-        for cases in groups:
-            results |= measure(cases, rounds, calls)
+        cases = {
+            "append_100": append_case(bench, 100, 0),
+            "append_16k": append_case(bench, 16 << 10, 1),
+            "fetch_64k": fetch_case(bench, 2),
+            "fetch_waits_append_wakes": wake_case(bench, 3),
+            "session_980_one_changed": session_case(bench, range(10, 20), range(20, PARTITIONS)),
+        }
+        for name, case in cases.items():
+            results[name] = row = measure(case, rounds, calls)
+            if not arguments.json:
+                print(f"{name:34} {row['ours']:9.2f} us   peer {row['peer']:9.2f} us")
         if arguments.profile:
-            profile(groups[0]["append_100_manager"])
-            profile(groups[2]["fetch_64k_manager"])
+            profile(cases["append_100"].ours)
+            profile(cases["fetch_64k"].ours)
         bench.store.abandon()
-    if not arguments.json:
-        for name, microseconds in results.items():
-            print(f"{name:34} {microseconds:9.2f} us")
-    print(json.dumps({name: round(value, 2) for name, value in results.items()}))
+    print(json.dumps(results))
 
 
 if __name__ == "__main__":

@@ -40,7 +40,11 @@ enum {
     FRAMES_MAX = 256,
     HEADER_BYTES = 12,       /* size, API key, version, correlation id: what differs by request */
     FETCH_REQUEST_BYTES = 256,
-    SMALL_ANSWER_BYTES = 64 << 10,
+    ANSWERS_BYTES = 16 << 10,        /* of Produce, a few dozen; of Fetch, what comes before records */
+    RECORDS_BYTES = 128 << 10,       /* records are received here, by all: it stays in the cache */
+    FETCH_HEAD_BYTES = 20,           /* of an answer to Fetch, up to the number of topics */
+    PARTITION_HEAD_BYTES = 56,       /* from there to the records, which an empty answer has too */
+    BATCH_HEADER_BYTES = 61,
     STALL_MS = 20000
 };
 
@@ -58,15 +62,18 @@ typedef struct {
     uint8_t header[HEADER_BYTES];
     uint32_t next_id, expected_id;  /* correlation ids; also the ring of start times */
     double started[WINDOW_MAX];
-    uint8_t *answers;               /* received and not yet looked at */
-    size_t capacity, received;
+    uint8_t answers[ANSWERS_BYTES]; /* received and not yet looked at; of records only headers */
+    size_t received;
     /* A fetching connection only. */
+    size_t wanted, skip;            /* bytes to look at next; bytes to drop before that */
+    size_t answer_left, records_left;
+    int64_t next_offset;            /* after the last whole batch so far */
     uint8_t request[FETCH_REQUEST_BYTES];
-    uint32_t partition, session_id, session_epoch;
+    uint32_t partition, session_id, session_epoch, answered_id;
     int64_t offset, session_offset; /* to ask for; what the session believes */
 } Connection;
 
-typedef size_t (*Answered)(Connection *c, const uint8_t *answer, size_t size);
+typedef size_t (*TakeAnswers)(Connection *c);
 
 static Frame frames[FRAMES_MAX];
 static size_t frame_count;
@@ -75,6 +82,7 @@ static uint32_t fetch_bytes, fetch_partitions;
 static int64_t end_offset;
 static int epoll_fd;
 static size_t done, records, record_bytes;
+static uint8_t records_buffer[RECORDS_BYTES];
 
 typedef struct {
     uint32_t *tenths; /* of microseconds */
@@ -201,80 +209,36 @@ static void send_requests(Connection *c) {
     if (c->waits_to_write) watch(c, EPOLL_CTL_MOD, 0);
 }
 
-/* Answers. */
+/* Answers to Produce: short, several in one read. */
 
-static size_t produced(Connection *c, const uint8_t *answer, size_t size) {
-    (void)c;
+static void check_produced(const uint8_t *answer, size_t size) {
     if (size < 41 || answer[9] != 2 || answer[26] != 2) fail("not an answer to one partition");
     if (get16(answer + 31)) fail("produce failed with error %d", (int16_t)get16(answer + 31));
     if (get64(answer + 33) < 0) fail("produce answered without an offset");
-    return 0;
 }
 
-static const uint8_t *get_varint(const uint8_t *p, uint32_t *value) {
-    *value = 0;
-    for (int shift = 0;; shift += 7) {
-        *value |= (uint32_t)(*p & 0x7f) << shift;
-        if (!(*p++ & 0x80)) return p;
-    }
-}
-
-/* The offset after the last whole batch; the batches must follow each other from `offset` on. */
-static int64_t check_batches(const uint8_t *p, const uint8_t *end, int64_t offset) {
-    int64_t next = offset;
-    while (end - p >= 61) {
-        size_t size = 12 + (size_t)get32(p + 8);
-        if (p[16] != 2) fail("a batch of magic %d", p[16]);
-        if ((size_t)(end - p) < size) break;
-        if (get64(p) != next)
-            fail("a batch at %ld where %ld was expected", (long)get64(p), (long)next);
-        next = get64(p) + get32(p + 23) + 1;
-        p += size;
-    }
-    return next;
-}
-
-/* How many records came; 0 if a long poll ended without. */
-static size_t fetched(Connection *c, const uint8_t *answer, size_t size) {
-    if (size < 20 || get16(answer + 13)) fail("fetch failed with %d", (int16_t)get16(answer + 13));
-    c->session_id = get32(answer + 15);
-    c->session_epoch = c->session_id ? c->session_epoch + 1 : 0;
-    if (answer[19] <= 1) return 0;
-    if (size < 80 || answer[36] != 2) fail("not an answer about one partition");
-    if (get16(answer + 41)) fail("fetch of a partition failed: %d", (int16_t)get16(answer + 41));
-    if (answer[67] > 1) fail("aborted transactions where there are none");
-    uint32_t length;
-    const uint8_t *start = get_varint(answer + 72, &length);
-    if (length <= 1) return 0;
-    if (start + length - 1 > answer + size) fail("records longer than their answer");
-    int64_t next = check_batches(start, start + length - 1, c->offset);
-    size_t count = next - c->offset;
-    record_bytes += length - 1;
-    c->offset = end_offset && next >= end_offset ? 0 : next;
-    return count;
-}
-
-static size_t fetched_again(Connection *c, const uint8_t *answer, size_t size) {
-    size_t count = fetched(c, answer, size);
-    if (!count) fail("an answer without records at offset %ld", (long)c->offset);
-    build_fetch(c);
-    return count;
-}
-
-static size_t take_answers(Connection *c, Answered answered) {
-    ssize_t n = recv(c->fd, c->answers + c->received, c->capacity - c->received, 0);
+static ssize_t receive(Connection *c, void *buffer, size_t size) {
+    ssize_t n = recv(c->fd, buffer, size, 0);
     if (n < 0 && errno == EAGAIN) return 0;
     if (n <= 0) fail("the broker closed a connection: %s", n ? strerror(errno) : "end of stream");
-    c->received += n;
+    return n;
+}
+
+static void answered(Connection *c, uint32_t correlation_id, double t) {
+    if (correlation_id != c->expected_id) fail("answers out of order");
+    sample(&latency, t - c->started[c->expected_id++ % WINDOW_MAX]);
+}
+
+static size_t take_acks(Connection *c) {
+    c->received += receive(c, c->answers + c->received, ANSWERS_BYTES - c->received);
     size_t count = 0, at = 0;
     double t = now();
     while (c->received - at >= 8) {
         size_t size = 4 + (size_t)get32(c->answers + at);
-        if (size > c->capacity) fail("an answer of %zu bytes", size);
+        if (size > ANSWERS_BYTES) fail("an answer of %zu bytes", size);
         if (c->received - at < size) break;
-        if (get32(c->answers + at + 4) != c->expected_id) fail("answers out of order");
-        sample(&latency, t - c->started[c->expected_id++ % WINDOW_MAX]);
-        records += answered(c, c->answers + at, size);
+        answered(c, get32(c->answers + at + 4), t);
+        check_produced(c->answers + at, size);
         count++;
         at += size;
     }
@@ -283,9 +247,113 @@ static size_t take_answers(Connection *c, Answered answered) {
     return count;
 }
 
+/* Answers to Fetch: headers are collected and checked, records dropped as they come. */
+
+static void expect_answer(Connection *c) {
+    c->received = c->skip = 0;
+    c->wanted = FETCH_HEAD_BYTES;
+    c->next_offset = c->offset;
+}
+
+/* What follows is a batch, or what is left of the answer is of no interest. */
+static void expect_batch(Connection *c) {
+    int is_whole = c->records_left >= BATCH_HEADER_BYTES;
+    c->wanted = is_whole ? BATCH_HEADER_BYTES : 0;
+    if (!is_whole) c->skip += c->answer_left - c->received;
+}
+
+static void check_fetch_head(Connection *c) {
+    const uint8_t *answer = c->answers;
+    if (get16(answer + 13)) fail("fetch failed with error %d", (int16_t)get16(answer + 13));
+    c->answer_left = 4 + (size_t)get32(answer) - FETCH_HEAD_BYTES;
+    c->answered_id = get32(answer + 4);
+    c->session_id = get32(answer + 15);
+    c->session_epoch = c->session_id ? c->session_epoch + 1 : 0;
+    c->wanted = answer[19] > 1 ? FETCH_HEAD_BYTES + PARTITION_HEAD_BYTES : 0;
+    if (!c->wanted) c->skip = c->answer_left;
+}
+
+static void check_partition_head(Connection *c) {
+    const uint8_t *answer = c->answers;
+    if (answer[36] != 2) fail("not an answer about one partition");
+    if (get16(answer + 41)) fail("fetch of a partition failed: %d", (int16_t)get16(answer + 41));
+    if (answer[67] > 1) fail("aborted transactions where there are none");
+    size_t at = 72, length = 0;
+    for (int shift = 0;; shift += 7) {
+        length |= (size_t)(answer[at] & 0x7f) << shift;
+        if (!(answer[at++] & 0x80)) break;
+    }
+    c->answer_left -= at - FETCH_HEAD_BYTES;
+    c->records_left = length ? length - 1 : 0;
+    record_bytes += c->records_left;
+    if (c->records_left > c->answer_left) fail("records longer than their answer");
+    c->received -= at;
+    memmove(c->answers, answer + at, c->received);
+    expect_batch(c);
+}
+
+static void check_batch(Connection *c) {
+    const uint8_t *batch = c->answers;
+    size_t size = 12 + (size_t)get32(batch + 8);
+    if (batch[16] != 2) fail("a batch of magic %d", batch[16]);
+    int is_whole = size <= c->records_left;
+    if (is_whole) {
+        if (get64(batch) != c->next_offset)
+            fail("a batch at %ld, not %ld", (long)get64(batch), (long)c->next_offset);
+        c->next_offset += get32(batch + 23) + 1;
+    } else {
+        size = c->records_left;
+    }
+    c->records_left -= size;
+    c->answer_left -= size;
+    c->skip = size - BATCH_HEADER_BYTES;
+    c->received = 0;
+    expect_batch(c);
+}
+
+/* Feeds what was received; the answer is complete when nothing is wanted and nothing is skipped. */
+static int feed(Connection *c, const uint8_t *p, size_t n) {
+    while (n) {
+        size_t taken = c->skip < n ? c->skip : n;
+        c->skip -= taken;
+        p += taken;
+        n -= taken;
+        if (c->skip || !c->wanted) break;
+        taken = c->wanted - c->received < n ? c->wanted - c->received : n;
+        memcpy(c->answers + c->received, p, taken);
+        c->received += taken;
+        p += taken;
+        n -= taken;
+        if (c->received < c->wanted) break;
+        if (c->wanted == FETCH_HEAD_BYTES) check_fetch_head(c);
+        else if (c->wanted == BATCH_HEADER_BYTES) check_batch(c);
+        else check_partition_head(c);
+    }
+    if (n) fail("more than one answer to one fetch");
+    return !c->wanted && !c->skip;
+}
+
+static size_t take_records(Connection *c) {
+    ssize_t n = receive(c, records_buffer, RECORDS_BYTES);
+    if (!n || !feed(c, records_buffer, n)) return 0;
+    answered(c, c->answered_id, now());
+    records += c->next_offset - c->offset;
+    c->offset = end_offset && c->next_offset >= end_offset ? 0 : c->next_offset;
+    expect_answer(c);
+    return 1;
+}
+
+static size_t take_records_and_ask_again(Connection *c) {
+    size_t before = records;
+    if (!take_records(c)) return 0;
+    if (records == before) fail("an answer without records at offset %ld", (long)c->offset);
+    build_fetch(c);
+    return 1;
+}
+
 /* Connections. */
 
-static void open_connection(Connection *c, int port, size_t capacity) {
+static void open_connection(Connection *c, int port, int64_t offset) {
     struct sockaddr_in address = {.sin_family = AF_INET,
                                   .sin_port = htons(port),
                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -295,15 +363,13 @@ static void open_connection(Connection *c, int port, size_t capacity) {
         fail("connect to port %d: %s", port, strerror(errno));
     setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     fcntl(c->fd, F_SETFL, O_NONBLOCK);
-    c->capacity = capacity;
-    c->answers = malloc(capacity);
-    memset(c->answers, 0, capacity); /* touched before anything is timed */
-    c->offset = c->session_offset = 0;
+    c->offset = c->session_offset = offset;
+    expect_answer(c);
     watch(c, EPOLL_CTL_ADD, 0);
 }
 
 static double run(Connection *all, int connections, int window, double seconds, size_t requests_max,
-                  Answered answered) {
+                  TakeAnswers take) {
     double start = now(), end = start + seconds;
     size_t outstanding = (size_t)connections * window;
     for (int i = 0; i < connections; i++) {
@@ -317,7 +383,7 @@ static double run(Connection *all, int connections, int window, double seconds, 
         for (int i = 0; i < ready; i++) {
             Connection *c = events[i].data.ptr;
             if (events[i].events & ~EPOLLOUT) {
-                size_t count = take_answers(c, answered);
+                size_t count = take(c);
                 done += count;
                 outstanding -= count;
                 if (count && now() < end) {
@@ -348,9 +414,9 @@ static double follow(Connection *producer, Connection *consumer, int count, int 
         double sent = producer->started[(producer->next_id - 1) % WINDOW_MAX];
         for (int acked = 0, came = 0; !acked || !came;) {
             if (poll(waiters, 2, STALL_MS) <= 0) fail("no answer for %d ms", STALL_MS);
-            if (waiters[0].revents && take_answers(producer, produced)) acked = 1;
+            if (waiters[0].revents && take_acks(producer)) acked = 1;
             size_t acks = latency.count; /* how long a fetch waited says nothing here */
-            if (waiters[1].revents && take_answers(consumer, fetched)) {
+            if (waiters[1].revents && take_records(consumer)) {
                 latency.count = acks;
                 came = consumer->offset > expected;
                 if (came) sample(&arrival, now() - sent);
@@ -399,10 +465,10 @@ static double run_produce(char **argv) {
     if (window > WINDOW_MAX) fail("a window of at most %d", WINDOW_MAX);
     Connection *all = calloc(connections, sizeof *all);
     for (int i = 0; i < connections; i++) {
-        open_connection(&all[i], port, SMALL_ANSWER_BYTES);
+        open_connection(&all[i], port, 0);
         all[i].frame = frames[i % frame_count];
     }
-    return run(all, connections, window, atof(argv[6]), atol(argv[7]), produced);
+    return run(all, connections, window, atof(argv[6]), atol(argv[7]), take_acks);
 }
 
 static double run_fetch(char **argv) {
@@ -413,11 +479,11 @@ static double run_fetch(char **argv) {
     end_offset = atol(argv[7]);
     Connection *all = calloc(connections, sizeof *all);
     for (int i = 0; i < connections; i++) {
-        open_connection(&all[i], port, fetch_bytes + SMALL_ANSWER_BYTES);
+        open_connection(&all[i], port, 0);
         all[i].partition = i % fetch_partitions;
         build_fetch(&all[i]);
     }
-    return run(all, connections, 1, atof(argv[8]), atol(argv[9]), fetched_again);
+    return run(all, connections, 1, atof(argv[8]), atol(argv[9]), take_records_and_ask_again);
 }
 
 static double run_follow(char **argv) {
@@ -426,10 +492,9 @@ static double run_follow(char **argv) {
     read_topic_id(argv[3]);
     read_frames(argv[4]);
     fetch_bytes = 1 << 20;
-    open_connection(&producer, port, SMALL_ANSWER_BYTES);
-    open_connection(&consumer, port, fetch_bytes + SMALL_ANSWER_BYTES);
+    open_connection(&producer, port, 0);
+    open_connection(&consumer, port, atol(argv[5]));
     producer.frame = frames[0];
-    consumer.offset = consumer.session_offset = atol(argv[5]);
     return follow(&producer, &consumer, atoi(argv[6]), atoi(argv[7]));
 }
 
