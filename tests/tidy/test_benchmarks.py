@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tools import tidy
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 BENCHMARKS = sorted(
     path
