@@ -56,7 +56,7 @@ class CoordinatorRuntime(Generic[S]):
         topic: str,
         *,
         codec: CoordinatorRecords,
-        make_shard: Callable[[int], S],
+        make_shard: Callable[[int, int], S],
         store: PartitionStore,
         partition_count: Callable[[], int | None],
         clock: Clock,
@@ -66,7 +66,8 @@ class CoordinatorRuntime(Generic[S]):
     ) -> None:
         """`defer` is the loop's `call_soon`; `arm` asks for a `tick` at a monotonic time.
 
-        `partition_count` is None as long as the topic does not exist.
+        `make_shard` gets the partition and its leader epoch. `partition_count` is None as long as
+        the topic does not exist.
         """
         self._topic = topic
         self._codec = codec
@@ -188,7 +189,7 @@ class CoordinatorRuntime(Generic[S]):
             if known.epoch >= leader_epoch:
                 return
             self._close(known)
-        context = ShardContext(partition, leader_epoch, self._make_shard(partition))
+        context = ShardContext(partition, leader_epoch, self._make_shard(partition, leader_epoch))
         self._contexts[partition] = context
         try:
             bounds = self._store.bounds(partition, leader_epoch)

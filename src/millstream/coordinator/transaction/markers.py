@@ -1,0 +1,108 @@
+"""Which partitions must still hear of a transaction's end, and when to tell them again.
+
+A state machine without hands: `node` takes what is due, writes the markers, and says what became of
+each. A partition that has no leader now is told again later.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from millstream.errors import (
+    InvalidProducerEpoch,
+    ProducerFenced,
+    TransactionCoordinatorFenced,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from millstream.coordinator.transaction.ports import EndedTransaction
+    from millstream.errors import ApiError
+    from millstream.types import TopicPartition
+
+RETRY_MS: Final = 20
+RETRY_MAX_MS: Final = 1000
+_FENCING: Final = (InvalidProducerEpoch, ProducerFenced, TransactionCoordinatorFenced)
+"""Somebody newer coordinates this transaction, and will end it."""
+
+
+class _Pending:
+    """A transaction and the partitions that do not know its end."""
+
+    __slots__ = ("due_ms", "ended", "remaining", "wait_ms")
+
+    def __init__(self, ended: EndedTransaction, now_ms: int) -> None:
+        self.ended = ended
+        self.remaining = set(ended.partitions)
+        self.due_ms: int | None = now_ms
+        """None while its markers are being written."""
+        self.wait_ms = RETRY_MS
+
+
+class MarkersDue(NamedTuple):
+    """Markers to write now."""
+
+    ended: EndedTransaction
+    partitions: tuple[TopicPartition, ...]
+
+
+class MarkerQueue:
+    """The ends that are on their way."""
+
+    def __init__(self) -> None:
+        self._pending: dict[tuple[str, int, int], _Pending] = {}
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def add(self, ended: EndedTransaction, now_ms: int) -> None:
+        """An end is decided."""
+        self._pending[_key(ended)] = _Pending(ended, now_ms)
+
+    def next_deadline_ms(self) -> int | None:
+        """When `take_due` has something; None if never."""
+        waits = (each.due_ms for each in self._pending.values())
+        return min((each for each in waits if each is not None), default=None)
+
+    def take_due(self, now_ms: int) -> list[MarkersDue]:
+        """What to write now; `written` must follow for each."""
+        due = []
+        for pending in self._pending.values():
+            if pending.due_ms is not None and pending.due_ms <= now_ms:
+                pending.due_ms = None
+                due.append(MarkersDue(pending.ended, tuple(sorted(pending.remaining))))
+        return due
+
+    def written(
+        self,
+        ended: EndedTransaction,
+        results: Iterable[tuple[TopicPartition, ApiError | None]],
+        now_ms: int,
+    ) -> bool:
+        """What became of markers; True if every partition knows the end now."""
+        pending = self._pending.get(_key(ended))
+        if pending is None:
+            return False
+        for partition, error in results:
+            if error is None:
+                pending.remaining.discard(partition)
+            elif isinstance(error, _FENCING):
+                del self._pending[_key(ended)]
+                return False
+        if not pending.remaining:
+            del self._pending[_key(ended)]
+            return True
+        pending.due_ms = now_ms + pending.wait_ms
+        pending.wait_ms = min(pending.wait_ms * 2, RETRY_MAX_MS)
+        return False
+
+    def forget(self, coordinator_partition: int) -> None:
+        """Drop the ends that another broker coordinates now."""
+        for key, pending in list(self._pending.items()):
+            if pending.ended.coordinator_partition == coordinator_partition:
+                del self._pending[key]
+
+
+def _key(ended: EndedTransaction) -> tuple[str, int, int]:
+    return ended.transactional_id, ended.producer.producer_id, ended.producer.producer_epoch
