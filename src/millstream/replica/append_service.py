@@ -71,6 +71,9 @@ class _Waiting(NamedTuple):
     def verdict(self) -> ApiError | bool:
         """True once the records are safe, an error if they never will be for sure."""
         partition = self.partition
+        if partition.has_the_only_log:
+            # The broker is stopping: no need to make a client write them twice.
+            return _is_safe(partition, self.required_offset, needs_all=False)
         if not partition.is_leader:
             return partition.refusal()
         if partition.leadership_count != self.leadership_count:

@@ -59,6 +59,7 @@ class Partition:
         "_local_id",
         "_min_isr",
         "fault",
+        "has_the_only_log",
         "is_leader",
         "is_under_min_isr",
         "leader_epoch",
@@ -95,6 +96,8 @@ class Partition:
         self.partition_epoch = -1
         self.leadership_count = 0
         """Changes whenever this broker becomes the leader after somebody else was."""
+        self.has_the_only_log = False
+        """Whether nobody leads, and nobody but this replica may: what it has written will stay."""
         self.replicas: tuple[int, ...] = ()
         self.fault: KafkaStorageError | None = None
         """Why the log cannot be used; None while it can."""
@@ -134,7 +137,8 @@ class Partition:
         if is_new_epoch or is_new_leader:
             self._reset_followers(now_ms, is_new_leader=is_new_leader)
         self.is_leader = self.fault is None
-        self.leadership_count += is_new_leader
+        self.leadership_count += is_new_leader and not self.has_the_only_log
+        self.has_the_only_log = False
         self.note_config()
         self.advance_high_watermark(now_ms)
         return True
@@ -144,6 +148,11 @@ class Partition:
         if registration.partition_epoch <= self.partition_epoch:
             return False
         self._take(registration)
+        self.has_the_only_log = (
+            (self.is_leader or self.has_the_only_log)
+            and registration.leader == NO_LEADER
+            and {*registration.isr, *registration.elr} == {self._local_id}
+        )
         self.is_leader = False
         self._followers.clear()
         self.note_config()
@@ -151,13 +160,13 @@ class Partition:
 
     def resign(self) -> None:
         """The partition is no longer here."""
-        self.is_leader = False
+        self.is_leader = self.has_the_only_log = False
         self.leader_id = NO_LEADER
 
     def fail(self, error: KafkaStorageError) -> None:
         """The log's directory is out of service."""
         self.fault = error
-        self.is_leader = False
+        self.is_leader = self.has_the_only_log = False
 
     def note_config(self) -> None:
         """The topic's settings, or the replicas, have changed."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from millstream.errors import (
@@ -18,6 +20,7 @@ from millstream.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
+from millstream.metadata.topics import NO_LEADER
 from millstream.storage.config import LogConfig
 from millstream.types import TopicPartition
 from tests.unit.replica.fakes import FakeVerifier
@@ -317,6 +320,44 @@ def test_on_a_disk_topic_an_acknowledgement_waits_for_the_disk(acks: int) -> Non
 
     assert codes(reply.value) == [0]
     assert sizes(world.fetch(target(0)).value) != [0]
+
+
+@pytest.mark.parametrize("leads_again", [False, True])
+@pytest.mark.parametrize("in_sync", [{}, {"isr": [], "eligible_leader_replicas": [LOCAL]}])
+@pytest.mark.parametrize("acks", [1, -1])
+def test_on_a_disk_topic_the_wait_survives_that_nobody_leads(
+    acks: int, in_sync: dict[str, Any], leads_again: bool
+) -> None:
+    world = World()
+    world.create(config=DISK)
+    reply = world.produce(acks=acks)
+
+    # As the controller does when the broker of the only replica in sync stops.
+    world.change(leader=NO_LEADER, **in_sync)
+    world.settle_wakes()
+    assert codes(world.produce(acks=acks).value) == [NotLeaderOrFollower.code]
+    if leads_again:
+        world.change(leader=LOCAL, isr=[LOCAL])
+    world.settle()
+
+    assert codes(reply.value) == [0]
+
+
+@pytest.mark.parametrize("then", ["deleted", "led elsewhere"])
+def test_on_a_disk_topic_the_wait_ends_when_the_log_may_be_cut(then: str) -> None:
+    world = World()
+    world.register(2)
+    world.create(config=DISK, replicas=(LOCAL, 2), isr=[LOCAL])
+    reply = world.produce()
+
+    world.change(leader=NO_LEADER)
+    if then == "deleted":
+        world.remove()
+    else:
+        world.change(leader=2, isr=[2])
+    world.settle()
+
+    assert codes(reply.value) == [NotLeaderOrFollower.code]
 
 
 def test_on_a_disk_topic_a_failed_sync_is_a_storage_error_for_who_waits() -> None:
