@@ -75,6 +75,7 @@ simulate: setup ## Run seeded simulations with faults: make simulate SEEDS=2000 
 
 soak: setup ## Kill a writing process again and again: make soak ROUNDS=100
 	$(BIN)/python -m tests.integration.storage.kill --rounds $(ROUNDS)
+	$(BIN)/python -m tests.integration.faults.kill --rounds $(ROUNDS)
 
 bench: setup ## Measure beside the peers: make bench ARGS=--quick
 	for question in records protocol storage log_manager network replica broker_handlers \

@@ -9,6 +9,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
@@ -113,7 +114,11 @@ class Client:
         """Error code and first offset."""
         builder, now_ms = RecordBatchBuilder(), SystemClock().wall_ms()
         builder.extend((now_ms, None, value) for value in values)
-        partition = produce.PartitionProduceData(index=0, records=builder.build())
+        return self.produce_bytes(topic, builder.build())
+
+    def produce_bytes(self, topic: str, records: bytes) -> tuple[int, int]:
+        """The same for what may or may not be a batch."""
+        partition = produce.PartitionProduceData(index=0, records=records)
         data = produce.TopicProduceData(name=topic, partition_data=[partition])
         request = ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=[data])
         response = self.ask(request, 9, produce.ProduceResponse)
@@ -124,7 +129,8 @@ class Client:
         """All records from an offset on."""
         found: list[bytes] = []
         while True:
-            records, high_watermark = self._fetch(topic, offset)
+            error_code, records, high_watermark = self.fetch(topic, offset)
+            assert error_code == 0
             for batch in split_batches(records):
                 assert isinstance(batch, RecordBatch)
                 found += [record.value or b"" for record in batch.records()]
@@ -132,7 +138,8 @@ class Client:
             if offset >= high_watermark:
                 return found
 
-    def _fetch(self, topic: str, offset: int) -> tuple[bytes, int]:
+    def fetch(self, topic: str, offset: int) -> tuple[int, bytes, int]:
+        """Error code, records and high watermark."""
         partition = fetch.FetchPartition(
             partition=0, fetch_offset=offset, partition_max_bytes=1 << 20
         )
@@ -144,8 +151,7 @@ class Client:
         )
         response = self.ask(request, 12, fetch.FetchResponse)
         data = response.responses[0].partitions[0]
-        assert data.error_code == 0
-        return bytes(data.records or b""), data.high_watermark
+        return data.error_code, bytes(data.records or b""), data.high_watermark
 
     def set_config(self, resource_type: int, name: str, key: str, value: str) -> int:
         config = incremental_alter_configs.AlterableConfig(
@@ -177,17 +183,23 @@ class NodeProcess:
         command = [sys.executable, "-m", "millstream", "server", "start", "--data", str(data)]
         if "--listen" not in arguments and "--config" not in arguments:
             command += ["--listen", "localhost:0"]
+        # A file, not a pipe: a node that says much must not wait for somebody to read it.
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - open until close()
         self._process = subprocess.Popen(
             [*command, *arguments],
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=self._log,
             env={**os.environ, **(environment or {})},
         )
-        self.log = b""
 
     @property
     def pid(self) -> int:
         return self._process.pid
+
+    def log(self) -> str:
+        """What the node has written so far."""
+        size = os.fstat(self._log.fileno()).st_size
+        return os.pread(self._log.fileno(), size, 0).decode()
 
     def until_ready(self) -> str:
         """Wait for the line that says where clients connect."""
@@ -205,8 +217,14 @@ class NodeProcess:
         """Send a signal, wait for the end; the exit code and the log."""
         if number is not None and self._process.poll() is None:
             self._process.send_signal(number)
-        _, log = self._process.communicate(timeout=START_SECONDS_MAX)
-        return self._process.returncode, log.decode()
+        self._process.communicate(timeout=START_SECONDS_MAX)
+        return self._process.returncode, self.log()
+
+    def close(self) -> None:
+        """Kill it, if it still runs, and forget its log."""
+        if self.is_running():
+            self.finish(signal.SIGKILL)
+        self._log.close()
 
     def is_running(self) -> bool:
         return self._process.poll() is None
@@ -219,8 +237,7 @@ def running(data: Path, *arguments: str, **options: dict[str, str]) -> Iterator[
     try:
         yield node
     finally:
-        if node.is_running():
-            node.finish(signal.SIGKILL)
+        node.close()
 
 
 def free_port() -> int:

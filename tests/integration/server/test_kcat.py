@@ -45,7 +45,7 @@ def test_the_codec_is_really_used(kcat: str, broker: str, topic: str) -> None:
         name = f"{topic}-{codec.config_name}"
         run(kcat, "-b", broker, "-P", "-t", name, "-z", codec.config_name, given="\n".join(LINES))
         with Client(broker) as client:
-            records, _ = client._fetch(name, 0)
+            _, records, _ = client.fetch(name, 0)
         # A batch of one line is not compressed, for it would only grow.
         used = {batch.compression for batch in split_batches(records)}
         assert codec in used
