@@ -78,8 +78,8 @@ def _wanted_level(change: AlterableConfig) -> int:
 
 
 def _logger_names() -> list[str]:
-    known = logging.Logger.manager.loggerDict
-    return [ROOT, *sorted(n for n, found in known.items() if isinstance(found, logging.Logger))]
+    """Those above others too, that nothing logs to: a level set there is the others' default."""
+    return [ROOT, *sorted(logging.Logger.manager.loggerDict)]
 
 
 def _logger(name: str) -> logging.Logger:

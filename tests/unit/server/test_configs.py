@@ -183,6 +183,18 @@ class TestLoggers:
         yield logger
         logger.setLevel(logging.NOTSET)
 
+    def test_a_logger_above_others_is_there_though_nothing_logs_to_it(
+        self, some_logger: logging.Logger
+    ) -> None:
+        broker = Broker()
+        parent = some_logger.name.rpartition(".")[0]
+
+        answer = broker.ask(alter_request(LOGGER, "1", (parent, "ERROR")))
+
+        assert answer.responses[0].error_code == 0
+        assert some_logger.getEffectiveLevel() == logging.ERROR
+        logging.getLogger(parent).setLevel(logging.NOTSET)
+
     def test_a_level_is_set_shown_and_taken_back(self, some_logger: logging.Logger) -> None:
         broker = Broker()
         name = some_logger.name
