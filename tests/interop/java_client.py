@@ -20,7 +20,12 @@ RUN_SECONDS_MAX = 120
 
 CLIENT = ("org.apache.kafka:kafka-clients", "org.slf4j:slf4j-nop")
 # What the tools need beyond the broker's own jars is of no use here: a user's dump tool needs none.
-BROKER = ("org.apache.kafka:kafka_2.13", "org.apache.kafka:kafka-tools!", "org.slf4j:slf4j-simple")
+BROKER = (
+    "org.apache.kafka:kafka_2.13",
+    "org.apache.kafka:kafka-tools!",
+    "org.apache.kafka:kafka-shell!",
+    "org.slf4j:slf4j-simple",
+)
 
 _DEPENDENCY = """\
     <dependency>
@@ -63,7 +68,7 @@ def require_jars(scratch: Path) -> Path:
 def require_broker_jars(scratch: Path) -> Path:
     """The directory with a whole broker and its tools; the test is skipped if that cannot be."""
     jars = jar_directory() / f"kafka-{KAFKA_CLIENTS}"
-    _require(jars, f"kafka-tools-{KAFKA_CLIENTS}.jar", BROKER, scratch)
+    _require(jars, f"kafka-shell-{KAFKA_CLIENTS}.jar", BROKER, scratch)
     return jars
 
 
