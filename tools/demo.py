@@ -1,138 +1,180 @@
 """What Millstream does today, shown in a few seconds: `make demo`.
 
-Writes sensor readings as record batches with every codec, reads them back, and measures the
-compiled kernel beside its plain-Python twin. It needs no broker and no network.
+Starts a broker in this process, writes and reads sensor readings with confluent-kafka, which is
+librdkafka and knows nothing of Millstream, restarts the broker and finds everything again. Then
+`demo_batches` shows what went over the wire. With `--keep` the broker stays until Ctrl-C.
 """
 
 from __future__ import annotations
 
+import argparse
+import signal
+import sys
+import threading
 import time
-from random import Random
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from millstream import __version__, _accel
-from millstream.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from millstream.records import Compression, RecordBatch, RecordBatchBuilder
-from millstream.records.arrow import arrow_to_batches, records_to_arrow
-from millstream.records.plain import record_codec as plain
+from millstream.testing import EmbeddedBroker
+from tools.demo_batches import sensor_readings, show_codecs, show_speed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Sequence
 
-RECORD_COUNT = 5_000
-NOW_MS = 1_700_000_000_000
-ROUNDS = 7
+    from tools.demo_batches import Row
 
-Row = tuple[int, bytes, bytes]
-
-
-def sensor_readings(count: int) -> list[Row]:
-    """Readings of a hundred sensors, about 100 bytes each, the same at every run."""
-    random = Random(7)
-    return [
-        (
-            NOW_MS + i,
-            b"sensor-%04d" % random.randrange(100),
-            b'{"celsius": %.2f, "humidity": %.3f, "battery": %d, "station": "mill-%02d"}'
-            % (random.gauss(20, 4), random.random(), random.randrange(100), random.randrange(20)),
-        )
-        for i in range(count)
-    ]
+TOPIC = "readings"
+PARTITIONS = 4
+RECORD_COUNT = 200_000
+QUICK_RECORD_COUNT = 5_000
+BATCH_RECORD_COUNT = 5_000
+PATIENCE_S = 30
 
 
-def show_codecs(rows: list[Row]) -> None:
-    """One batch per codec: its size, and proof that it reads back."""
-    builder = RecordBatchBuilder()
-    builder.extend(rows)
-    plain_size = builder.size
-    print(
-        f"\n{len(rows):,} sensor readings as one record batch, the bytes Kafka stores and sends:\n"
+def confluent() -> Any:
+    """The independent client; it has no types."""
+    import confluent_kafka
+
+    return confluent_kafka
+
+
+def write(address: str, rows: Sequence[Row]) -> float:
+    """Write all rows; the seconds until the last one was acknowledged."""
+    faults: list[object] = []
+
+    def delivered(error: object, _message: object) -> None:
+        if error is not None:
+            faults.append(error)
+
+    producer = confluent().Producer(
+        {
+            "bootstrap.servers": address,
+            "enable.idempotence": True,  # and with it acks=all
+            "compression.type": "lz4",
+            "linger.ms": 5,
+            "queue.buffering.max.messages": len(rows) + 1,
+        }
     )
-    for codec in Compression:
-        batch = RecordBatch(builder.build(compression=codec))
-        batch.check_crc()
-        records = batch.records()
-        assert [(r.timestamp, r.key, r.value) for r in records] == rows
-        share = batch.size / plain_size
-        print(f"  {codec.name.lower():7} {batch.size:>9,} bytes  {share:>5.0%}  read back, equal")
+    started = time.perf_counter()
+    for timestamp, key, value in rows:
+        producer.produce(TOPIC, value, key, timestamp=timestamp, on_delivery=delivered)
+    unsent = producer.flush(PATIENCE_S)
+    seconds = time.perf_counter() - started
+    if unsent or faults:
+        raise SystemExit(f"{unsent or len(faults)} records were not acknowledged: {faults[:1]}")
+    return seconds
 
 
-def cpu_ns(work: Callable[[], object]) -> float:
-    """CPU nanoseconds of one call: the best of several, on a machine that others use too."""
-    work()
-    best = float("inf")
-    for _ in range(ROUNDS):
-        started = time.thread_time_ns()
-        work()
-        best = min(best, time.thread_time_ns() - started)
-    return best
+def read(address: str, count: int) -> tuple[list[Any], float]:
+    """Read so many records of all partitions; the records, and the seconds it took."""
+    client = confluent()
+    consumer = client.Consumer(
+        # A group must be named, and is not used: the partitions are assigned by hand.
+        {"bootstrap.servers": address, "group.id": "demo", "enable.auto.commit": False}
+    )
+    found: list[Any] = []
+    started = time.perf_counter()
+    deadline = started + PATIENCE_S
+    consumer.assign([client.TopicPartition(TOPIC, index, 0) for index in range(PARTITIONS)])
+    while len(found) < count and time.perf_counter() < deadline:
+        found += consumer.consume(count - len(found), timeout=0.1)
+    seconds = time.perf_counter() - started
+    consumer.close()
+    return found, seconds
 
 
-def measure(codec: Any, rows: list[Row]) -> tuple[float, float]:
-    """Nanoseconds per record to encode and to decode with one of the two codecs."""
-    writer = codec.BatchWriter()
-
-    def encode() -> bytes:
-        writer.clear()
-        writer.extend(rows)
-        sealed: bytes = writer.seal()
-        return sealed
-
-    body = bytes(encode()[61:])
-    decode = lambda: codec.decode_records(body, len(rows), 0, NOW_MS)  # noqa: E731
-    return cpu_ns(encode) / len(rows), cpu_ns(decode) / len(rows)
+def require_equal(rows: Sequence[Row], messages: Sequence[Any]) -> None:
+    """Every record is there once, and those of a sensor are in order; else the demo ends here."""
+    written, found = defaultdict(list), defaultdict(list)
+    for timestamp, key, value in rows:
+        written[key].append((timestamp, value))
+    for message in messages:
+        found[message.key()].append((message.timestamp()[1], message.value()))
+    if written != found:
+        raise SystemExit(f"{len(rows)} records were written, and {len(messages)} read: not equal")
 
 
-def show_speed(rows: list[Row]) -> None:
-    """Both codecs side by side."""
-    print("\nCPU time per record:\n")
-    print(f"  {'':15} {'encode':>9} {'decode':>9}")
-    for name, codec in codecs():
-        encode_ns, decode_ns = measure(codec, rows)
-        print(f"  {name:15} {encode_ns:>6.0f} ns {decode_ns:>6.0f} ns")
+def show_client(broker: EmbeddedBroker, rows: Sequence[Row]) -> None:
+    """Write, read, restart, read again; with a client that is not ours."""
+    size_mb = sum(len(key) + len(value) for _, key, value in rows) / 1e6
+    address = broker.bootstrap_servers
+
+    def line(what: str, seconds: float, remark: str) -> None:
+        rate = f"{len(rows) / seconds:>9,.0f} records/s {size_mb / seconds:>6.1f} MB/s"
+        print(f"  {what:6} {len(rows):>8,} records  {rate}  {remark}")
+
+    name = f"confluent-kafka {confluent().__version__}"
+    print(f"\n{name}, an independent client, and {PARTITIONS} partitions of {TOPIC!r}:\n")
+    line("wrote", write(address, rows), "idempotent, acks=all, lz4")
+    messages, seconds = read(address, len(rows))
+    require_equal(rows, messages)
+    line("read", seconds, "all there, in order")
+    started = time.perf_counter()
+    broker.restart()
+    restart_ms = (time.perf_counter() - started) * 1000
+    messages, seconds = read(address, len(rows))
+    require_equal(rows, messages)
+    line("read", seconds, f"again, after a restart of {restart_ms:.0f} ms")
 
 
-def codecs() -> list[tuple[str, Any]]:
-    """The codecs that this installation has."""
-    if not _accel.COMPILED:
-        return [("plain Python", plain)]
-    from millstream._accel import record_codec as compiled
-
-    return [("compiled kernel", compiled), ("plain Python", plain)]
-
-
-def show_arrow(rows: list[Row]) -> None:
-    """The same batch as Arrow columns and back, without an object per record."""
-    builder = RecordBatchBuilder()
-    builder.extend(rows)
-    data = builder.build()
-    out_ns = cpu_ns(lambda: records_to_arrow(data)) / len(rows)
-    table = records_to_arrow(data)
-    back_ns = cpu_ns(lambda: list(arrow_to_batches(table))) / len(rows)
-    print(f"  {'to Arrow':15} {out_ns:>6.0f} ns   from Arrow {back_ns:>6.0f} ns")
-
-
-def show_message() -> None:
-    """One request in two versions, as a broker would receive it."""
-    request = MetadataRequest(topics=[MetadataRequestTopic(name="readings")])
-    print("\nAnd the words to ask any Kafka broker about a topic, in two of 14 versions:\n")
-    for version in (1, 12):
-        encoded = request.encode(version)
-        assert MetadataRequest.decode(encoded, version) == request
-        print(f"  Metadata v{version:<2} {encoded.hex()}")
+def show_connections(address: str, *, is_kept: bool) -> None:
+    """What to type to use a broker."""
+    if is_kept:
+        print(f"\nThe broker is at {address} until Ctrl-C. From another terminal:\n")
+    else:
+        address = "127.0.0.1:9092"
+        print("\nA broker of your own, until Ctrl-C:\n")
+        print(f"  .venv/bin/millstream server start --data /tmp/millstream --listen {address}")
+        print("\nand from another terminal, with any Kafka client:\n")
+    code = (
+        "from confluent_kafka import Producer as P; "
+        f"p = P({{'bootstrap.servers': '{address}'}}); p.produce('{TOPIC}', 'hello'); p.flush()"
+    )
+    print(f"  export MILLSTREAM_BOOTSTRAP_SERVER={address}")
+    print(f"  .venv/bin/millstream topics create {TOPIC} --partitions {PARTITIONS} --if-not-exists")
+    print(f"  echo hello | kcat -P -b {address} -t {TOPIC}")
+    print(f"  kcat -C -b {address} -t {TOPIC} -e")
+    print(f'  .venv/bin/python -c "{code}"')
+    print(f"  .venv/bin/millstream perf produce {TOPIC} --duration 5")
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Show everything, in order."""
+    parser = argparse.ArgumentParser(prog="python -m tools.demo", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="with few records")
+    parser.add_argument("--keep", action="store_true", help="keep the broker until Ctrl-C")
+    options = parser.parse_args(arguments)
     kernel = "compiled" if _accel.COMPILED else "plain Python"
     print(f"Millstream {__version__}, kernel: {kernel}")
-    rows = sensor_readings(RECORD_COUNT)
-    show_codecs(rows)
-    show_speed(rows)
-    show_arrow(rows)
-    show_message()
-    print("\nNext: README.md has the same as code to paste; `make test` runs every check.")
+    rows = sensor_readings(QUICK_RECORD_COUNT if options.quick else RECORD_COUNT)
+
+    broker = EmbeddedBroker()
+    started = time.perf_counter()
+    with broker:
+        broker.create_topic(TOPIC, PARTITIONS)
+        ms = (time.perf_counter() - started) * 1000
+        print(
+            f"\nA Kafka broker, in this process, ready in {ms:.0f} ms: {broker.bootstrap_servers}"
+        )
+        show_client(broker, rows)
+        show_codecs(rows[:BATCH_RECORD_COUNT])
+        show_speed(rows[:BATCH_RECORD_COUNT])
+        show_connections(broker.bootstrap_servers, is_kept=options.keep)
+        if options.keep:
+            wait_for_interrupt()
+    print("\nREADME.md goes on from here; `make test` runs every check.")
+    return 0
+
+
+def wait_for_interrupt() -> None:
+    """Until Ctrl-C, or SIGTERM."""
+    sys.stdout.flush()
+    asked = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: asked.set())
+    asked.wait()
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())
