@@ -1,0 +1,329 @@
+"""`GroupCoordinator`: one method for each request about groups and offsets.
+
+The handlers in `server` call it; it checks what needs no state, asks the runtime for the shard of
+the group, and gives the answer to `done`: a response, or the error that is to be in it. Nothing
+here waits: an answer may come before the call returns, or much later.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+
+from millstream.coordinator.decision import ProducerStamp
+from millstream.errors import (
+    ApiError,
+    CoordinatorLoadInProgress,
+    InvalidGroupId,
+    InvalidSessionTimeout,
+    NotCoordinator,
+    RequestTimedOut,
+)
+from millstream.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
+from millstream.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsResponse
+from millstream.protocol.messages.heartbeat import HeartbeatResponse
+from millstream.protocol.messages.list_groups import ListGroupsResponse
+from millstream.protocol.messages.offset_fetch import OffsetFetchResponseGroup
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import TypeAlias
+
+    from millstream.coordinator.decision import Caller, Decision, Moment
+    from millstream.coordinator.group.config import GroupConfig
+    from millstream.coordinator.group.ports import OffsetsTransactions
+    from millstream.coordinator.group.shard import GroupShard
+    from millstream.coordinator.runtime import CoordinatorRuntime
+    from millstream.protocol.messages.heartbeat import HeartbeatRequest
+    from millstream.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+    from millstream.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+    from millstream.protocol.messages.list_groups import ListedGroup, ListGroupsRequest
+    from millstream.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+    from millstream.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+    from millstream.protocol.messages.offset_fetch import OffsetFetchRequestGroup
+    from millstream.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+    from millstream.protocol.messages.txn_offset_commit import (
+        TxnOffsetCommitRequest,
+        TxnOffsetCommitResponse,
+    )
+    from millstream.types import Uuid
+
+T = TypeVar("T")
+if TYPE_CHECKING:
+    Done: TypeAlias = Callable[[T | ApiError], None]
+
+ADDS_TO_TRANSACTION_SINCE = 5
+"""The version of TxnOffsetCommit whose clients do not send AddOffsetsToTxn."""
+
+
+class GroupCounts(NamedTuple):
+    """What there is on this broker: for metrics."""
+
+    groups: Mapping[tuple[str, str], int]
+    """How many groups there are, by type and state."""
+    offsets: int
+
+
+class GroupCoordinator:
+    """The groups that this broker coordinates."""
+
+    def __init__(
+        self,
+        runtime: CoordinatorRuntime[GroupShard],
+        config: GroupConfig,
+        transactions: OffsetsTransactions,
+    ) -> None:
+        """The runtime makes its shards of the same config."""
+        self._runtime = runtime
+        self._config = config
+        self._transactions = transactions
+
+    # Membership.
+
+    def join_group(
+        self, request: JoinGroupRequest, caller: Caller, done: Done[JoinGroupResponse]
+    ) -> None:
+        """Enter a group or its next generation; the answer waits for the others."""
+        low, high = (
+            self._config.group_min_session_timeout_ms,
+            self._config.group_max_session_timeout_ms,
+        )
+        if not request.group_id:
+            done(InvalidGroupId("the group id is empty"))
+        elif not low <= request.session_timeout_ms <= high:
+            done(InvalidSessionTimeout(f"the session timeout must be from {low} to {high} ms"))
+        else:
+            reply = _Reply(done)
+
+            def decide(shard: GroupShard, now: Moment) -> Decision[JoinGroupResponse | None]:
+                return shard.join_group(request, caller, reply.give, now)
+
+            self._runtime.write(request.group_id, decide, reply.give_unless_parked)
+
+    def sync_group(
+        self, request: SyncGroupRequest, caller: Caller, done: Done[SyncGroupResponse]
+    ) -> None:
+        """Hand over or fetch the assignment; the answer waits for the leader's."""
+        if not request.group_id:
+            done(InvalidGroupId("the group id is empty"))
+            return
+        reply = _Reply(done)
+
+        def decide(shard: GroupShard, now: Moment) -> Decision[SyncGroupResponse | None]:
+            return shard.sync_group(request, reply.give, now)
+
+        self._runtime.write(request.group_id, decide, reply.give_unless_parked)
+
+    def heartbeat(
+        self, request: HeartbeatRequest, caller: Caller, done: Done[HeartbeatResponse]
+    ) -> None:
+        """A member is alive."""
+        if not request.group_id:
+            done(InvalidGroupId("the group id is empty"))
+            return
+
+        def answered(outcome: HeartbeatResponse | ApiError) -> None:
+            # A member whose group is being loaded is to stay calm, not to join again.
+            is_loading = isinstance(outcome, CoordinatorLoadInProgress)
+            done(HeartbeatResponse() if is_loading else outcome)
+
+        self._runtime.write(
+            request.group_id, lambda shard, now: shard.heartbeat(request, now), answered
+        )
+
+    def leave_group(
+        self, request: LeaveGroupRequest, caller: Caller, done: Done[LeaveGroupResponse]
+    ) -> None:
+        """Members go; in every version they are in `request.members`."""
+        if not request.group_id:
+            done(InvalidGroupId("the group id is empty"))
+            return
+        self._runtime.write(
+            request.group_id, lambda shard, now: shard.leave_group(request, now), done
+        )
+
+    # Groups.
+
+    def describe_groups(
+        self, groups: Sequence[str], caller: Caller, done: Callable[[DescribeGroupsResponse], None]
+    ) -> None:
+        """Describe classic groups; each succeeds or fails for itself."""
+
+        def ask(group_id: str, answered: Done[DescribedGroup]) -> None:
+            self._runtime.read(
+                group_id,
+                lambda shard, _: shard.classic.describe(group_id, caller.version),
+                answered,
+            )
+
+        def fail(group_id: str, error: ApiError) -> DescribedGroup:
+            return DescribedGroup(group_id=group_id, error_code=error.code)
+
+        _gather(groups, ask, fail, lambda found: done(DescribeGroupsResponse(groups=found)))
+
+    def list_groups(
+        self, request: ListGroupsRequest, caller: Caller, done: Done[ListGroupsResponse]
+    ) -> None:
+        """All groups of this broker, or those in some states and of some types."""
+        states = {each.lower() for each in request.states_filter}
+        types = {each.lower() for each in request.types_filter}
+
+        def answered(found: list[list[ListedGroup]] | ApiError) -> None:
+            if isinstance(found, ApiError):
+                done(found)
+            else:
+                done(ListGroupsResponse(groups=[group for groups in found for group in groups]))
+
+        self._runtime.read_all(lambda shard, _: shard.listed(states, types), answered)
+
+    def delete_groups(
+        self, groups: Sequence[str], caller: Caller, done: Callable[[DeleteGroupsResponse], None]
+    ) -> None:
+        """Delete empty groups with their offsets; each succeeds or fails for itself."""
+
+        def ask(group_id: str, answered: Done[DeletableGroupResult]) -> None:
+            def deleted(outcome: ApiError | None) -> None:
+                answered(outcome or DeletableGroupResult(group_id=group_id))
+
+            self._runtime.write(group_id, lambda shard, _: shard.delete_group(group_id), deleted)
+
+        def fail(group_id: str, error: ApiError) -> DeletableGroupResult:
+            return DeletableGroupResult(group_id=group_id, error_code=error.code)
+
+        unique = list(dict.fromkeys(groups))
+        _gather(unique, ask, fail, lambda found: done(DeleteGroupsResponse(results=found)))
+
+    # Offsets.
+
+    def commit_offsets(
+        self, request: OffsetCommitRequest, caller: Caller, done: Done[OffsetCommitResponse]
+    ) -> None:
+        """Store how far a group has read."""
+
+        def decide(shard: GroupShard, now: Moment) -> Decision[OffsetCommitResponse]:
+            decision = shard.offsets.commit(request, caller, now)
+            shard.watch_expiry(now)
+            return decision
+
+        self._runtime.write(request.group_id, decide, done)
+
+    def commit_txn_offsets(
+        self, request: TxnOffsetCommitRequest, caller: Caller, done: Done[TxnOffsetCommitResponse]
+    ) -> None:
+        """Store how far a group will have read when a transaction commits."""
+        if not request.group_id:
+            done(InvalidGroupId("the group id is empty"))
+            return
+        stamp = ProducerStamp(request.producer_id, request.producer_epoch)
+
+        def decide(shard: GroupShard, now: Moment) -> Decision[TxnOffsetCommitResponse]:
+            decision = shard.offsets.commit_in_transaction(request, caller, now)
+            shard.watch_expiry(now)
+            return decision
+
+        def verified(error: ApiError | None) -> None:
+            if error is not None:
+                done(error)
+            else:
+                self._runtime.write(request.group_id, decide, done, stamp=stamp)
+
+        self._transactions.verify(
+            request.transactional_id,
+            stamp,
+            request.group_id,
+            verified,
+            adds_partition=caller.version >= ADDS_TO_TRANSACTION_SINCE,
+        )
+
+    def fetch_offsets(
+        self,
+        groups: Sequence[OffsetFetchRequestGroup],
+        caller: Caller,
+        done: Callable[[list[OffsetFetchResponseGroup]], None],
+        *,
+        requires_stable: bool,
+    ) -> None:
+        """What groups have committed; each succeeds or fails for itself."""
+
+        def ask(group: OffsetFetchRequestGroup, answered: Done[OffsetFetchResponseGroup]) -> None:
+            self._runtime.read(
+                group.group_id,
+                lambda shard, _: shard.fetcher.fetch(
+                    group, caller.version, requires_stable=requires_stable
+                ),
+                answered,
+            )
+
+        def fail(group: OffsetFetchRequestGroup, error: ApiError) -> OffsetFetchResponseGroup:
+            # Consumers do not expect a timeout here and would not ask again.
+            code = NotCoordinator.code if isinstance(error, RequestTimedOut) else error.code
+            return OffsetFetchResponseGroup(group_id=group.group_id, error_code=code)
+
+        _gather(groups, ask, fail, done)
+
+    def delete_offsets(
+        self, request: OffsetDeleteRequest, caller: Caller, done: Done[OffsetDeleteResponse]
+    ) -> None:
+        """Delete offsets of topics that the group does not read."""
+        if not request.group_id:
+            done(InvalidGroupId("the group id is empty"))
+            return
+        self._runtime.write(request.group_id, lambda shard, _: shard.offsets.delete(request), done)
+
+    # The rest of the world.
+
+    def topics_deleted(self, topics: Mapping[str, Uuid]) -> None:
+        """Topics, by name with their ids, are gone: so are the offsets in them."""
+        self._runtime.write_all(lambda shard, _: shard.delete_topics(topics))
+
+    def counts(self) -> GroupCounts:
+        """How many groups and offsets there are."""
+        groups: Counter[tuple[str, str]] = Counter()
+        offsets = 0
+        for shard in self._runtime.shards:
+            offsets += shard.offsets.committed.count
+            groups.update((group.type.value, group.state_name) for group in shard.groups.values())
+        return GroupCounts(groups, offsets)
+
+
+class _Reply(Generic[T]):
+    """An answer that is given once: by who was asked, or by who let the asker wait."""
+
+    __slots__ = ("_done",)
+
+    def __init__(self, done: Done[T]) -> None:
+        self._done: Done[T] | None = done
+
+    def give(self, answer: T | ApiError) -> None:
+        """Answer, unless somebody was quicker."""
+        done, self._done = self._done, None
+        if done is not None:
+            done(answer)
+
+    def give_unless_parked(self, answer: T | ApiError | None) -> None:
+        """Answer with the outcome of a decision; None says that the answer comes later."""
+        if answer is not None:
+            self.give(answer)
+
+
+K = TypeVar("K")
+
+
+def _gather(
+    keys: Sequence[K],
+    ask: Callable[[K, Done[T]], None],
+    fail: Callable[[K, ApiError], T],
+    done: Callable[[list[T]], None],
+) -> None:
+    """Ask for every key and answer, in their order, when all answers are there."""
+    answers: dict[int, T] = {}
+    if not keys:
+        done([])
+
+    def answered(place: int, answer: T | ApiError) -> None:
+        answers[place] = fail(keys[place], answer) if isinstance(answer, ApiError) else answer
+        if len(answers) == len(keys):
+            done([answers[each] for each in range(len(keys))])
+
+    for place, key in enumerate(keys):
+        ask(key, lambda answer, place=place: answered(place, answer))  # type: ignore[misc]  # mypy: default in lambda
