@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 from typer.core import TyperGroup
 
-from millstream.cli import configs, consume, offsets, perf, produce, topics
+from millstream.cli import configs, consume, log_dump, offsets, perf, produce, topics
 from millstream.cli.faults import CommandFailed, ExitCode, one_line
 from millstream.cli.output import complain
 from millstream.errors import ApiError, MillstreamError
@@ -55,6 +55,7 @@ app.add_typer(configs.family, name="configs")
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
 app.command("offsets")(offsets.offsets)
+app.add_typer(log_dump.family, name="log")
 app.add_typer(perf.family, name="perf")
 
 

@@ -7,20 +7,29 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import typer
 
+from millstream.errors import MillstreamError
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 Row: TypeAlias = "Mapping[str, Any]"
 """By JSON key; a missing key is an empty cell."""
+
+_ROWS_AT_ONCE: Final = 200
 
 
 def show_json(value: object) -> None:
     """One JSON document."""
     typer.echo(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+def show_json_line(value: object) -> None:
+    """One JSON document on a line, of many."""
+    typer.echo(json.dumps(value, ensure_ascii=False))
 
 
 def show_rows(rows: Sequence[Row], columns: Mapping[str, str], *, as_json: bool) -> None:
@@ -31,6 +40,33 @@ def show_rows(rows: Sequence[Row], columns: Mapping[str, str], *, as_json: bool)
         _show_rich_table(rows, columns)
     else:
         _show_plain_table(rows, columns)
+
+
+def show_long_table(
+    rows: Iterable[Row],
+    columns: Mapping[str, str],
+    below: Callable[[Row], Iterable[str]] = lambda row: (),
+) -> None:
+    """A table that may be too long for memory, for people; `below` has lines for under a row.
+
+    Columns are as wide as the rows so far need.
+    """
+    widths = [len(heading) for heading in columns.values()]
+    is_first = True
+    for some in _chunks(rows):
+        lines = _cells(some, columns)
+        if not lines:
+            continue
+        widths = [
+            max(width, *map(len, cells)) for width, *cells in zip(widths, *lines, strict=True)
+        ]
+        if is_first:
+            typer.echo(_padded(list(columns.values()), widths))
+            is_first = False
+        for row, line in zip(some, lines, strict=True):
+            typer.echo(_padded(line, widths))
+            for extra in below(row):
+                typer.echo(extra)
 
 
 def show_facts(facts: Row, *, as_json: bool) -> None:
@@ -49,9 +85,9 @@ def note(text: str, *, as_json: bool) -> None:
         typer.echo(text)
 
 
-def counted(count: int, noun: str) -> str:
+def counted(count: int, noun: str, plural: str | None = None) -> str:
     """`1 record`, `2 records`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
 def complain(text: str) -> None:
@@ -79,8 +115,27 @@ def _show_plain_table(rows: Sequence[Row], columns: Mapping[str, str]) -> None:
     lines = [list(columns.values()), *_cells(rows, columns)]
     widths = [max(len(line[index]) for line in lines) for index in range(len(columns))]
     for line in lines:
-        padded = (f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True))
-        typer.echo("  ".join(padded).rstrip())
+        typer.echo(_padded(line, widths))
+
+
+def _chunks(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    """Some rows at a time; those before a fault come before it is raised."""
+    chunk: list[Row] = []
+    try:
+        for row in rows:
+            chunk.append(row)
+            if len(chunk) == _ROWS_AT_ONCE:
+                yield chunk
+                chunk = []
+    except MillstreamError:
+        yield chunk
+        raise
+    yield chunk
+
+
+def _padded(line: Sequence[str], widths: Sequence[int]) -> str:
+    padded = (f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True))
+    return "  ".join(padded).rstrip()
 
 
 def _show_rich_table(rows: Sequence[Row], columns: Mapping[str, str]) -> None:
