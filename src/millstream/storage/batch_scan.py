@@ -26,7 +26,7 @@ from millstream.storage.index import RELATIVE_OFFSET_MAX
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from millstream.storage.filesystem import File, FileSlice
+    from millstream.storage.filesystem import File
 
 _logger = logging.getLogger(__name__)
 
@@ -66,13 +66,6 @@ class BatchAt(NamedTuple):
 
     position: int
     batch: RecordBatch | LegacyBatch
-
-
-class SegmentRead(NamedTuple):
-    """Bytes to send, and the batch they begin with; they may have only a part of it."""
-
-    records: FileSlice
-    first_batch: BatchHead
 
 
 def scan_heads(file: File, position: int, end: int) -> Iterator[BatchHead]:

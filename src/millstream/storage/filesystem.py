@@ -9,7 +9,6 @@ logs have a hundred thousand of them.
 from __future__ import annotations
 
 import mmap
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
@@ -166,16 +165,18 @@ class FileSystem(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
 class FileSlice:
     """Bytes of a file that somebody will send or read later.
 
     It keeps the file open, so it stays valid after its segment was deleted.
     """
 
-    file: File
-    position: int
-    length: int
+    __slots__ = ("file", "length", "position")
+
+    def __init__(self, file: File, position: int, length: int) -> None:
+        self.file = file
+        self.position = position
+        self.length = length
 
     def read(self) -> bytes:
         """The bytes. Fewer than `length` means the file was cut underneath."""

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from millstream.storage.file_names import DELETED, SEGMENT_EXTENSIONS, segment_file_name
-from millstream.storage.log_results import FetchData, OffsetMetadata
+from millstream.storage.log_results import OffsetMetadata
 from millstream.storage.segment import LogSegment
 from millstream.types import INT64_MAX
 
@@ -150,40 +150,6 @@ class LocalLog:
         """Where the next record will be."""
         active = self.segments.active
         return OffsetMetadata(self.log_end_offset, active.base_offset, active.size)
-
-    def locate(self, offset: int) -> OffsetMetadata:
-        """Where the batch with an offset begins, or the next one that is there."""
-        if offset >= self.log_end_offset:
-            return self.end
-        segment = self.segments.floor(offset)
-        while segment is not None:
-            head = segment.find_batch(offset)
-            if head is not None:
-                return OffsetMetadata(offset, segment.base_offset, head.position)
-            segment = self.segments.higher(segment.base_offset)
-        return self.end
-
-    def read(
-        self, offset: int, bytes_max: int, bound: OffsetMetadata, *, must_progress: bool
-    ) -> FetchData:
-        """The bytes from the batch with an offset on, from one segment and before a bound."""
-        segment = self.segments.floor(offset)
-        while segment is not None and segment.base_offset <= bound.segment_base_offset:
-            is_bound_here = segment.base_offset == bound.segment_base_offset
-            found = segment.read(
-                offset,
-                bytes_max,
-                bound.position if is_bound_here else None,
-                must_progress=must_progress,
-            )
-            if found is not None:
-                records, head = found
-                start = OffsetMetadata(offset, segment.base_offset, head.position)
-                if records.length == 0:
-                    return FetchData(start, None)
-                return FetchData(start, records, records.length < head.size)
-            segment = self.segments.higher(segment.base_offset)
-        return FetchData(bound._replace(offset=offset), None)
 
     # Cutting.
 

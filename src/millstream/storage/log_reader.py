@@ -7,10 +7,11 @@ the log is. It never changes the log.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from millstream.errors import InvalidArgument
 from millstream.storage.epoch_cache import UNDEFINED_EPOCH
+from millstream.storage.filesystem import FileSlice
 from millstream.storage.log_results import (
     EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_PENDING_UPLOAD_TIMESTAMP,
@@ -20,31 +21,41 @@ from millstream.storage.log_results import (
     MAX_TIMESTAMP,
     NO_TIMESTAMP,
     FetchData,
+    OffsetMetadata,
 )
 from millstream.storage.time_lookup import TimedRecord, find_by_timestamp
 
 if TYPE_CHECKING:
     from millstream.storage.epoch_cache import LeaderEpochCache
     from millstream.storage.local_log import LocalLog
-    from millstream.storage.log_results import OffsetMetadata
+    from millstream.storage.segment import LogSegment
     from millstream.storage.transaction_index import AbortedTransaction
 
 _UNKNOWN: Final = TimedRecord(NO_TIMESTAMP, -1, UNDEFINED_EPOCH)
-_BOUNDS_KEPT: Final = 4
-"""High watermark, last stable offset, and what they were a moment ago."""
+_PLACES_KEPT: Final = 16
+"""Where the watermarks are, and where a few readers go on; several of them often at one place."""
+
+
+class _Place(NamedTuple):
+    """Where the batch is that has an offset."""
+
+    segment: LogSegment
+    position: int
+    batch_bytes: int
+    """How long it is; 0 if it was not there yet when the place was noted."""
 
 
 class LogReader:
     """Looks things up in the segments of one log."""
 
-    __slots__ = ("_aborted_bases", "_bounds", "_local")
+    __slots__ = ("_aborted_bases", "_local", "_places")
 
     def __init__(self, local: LocalLog, aborted_base_offsets: list[int]) -> None:
         self._local = local
         # Most logs have no aborted transactions, so only segments that had one are asked.
         self._aborted_bases = aborted_base_offsets
-        # Readers below the end ask for the same few bounds all the time.
-        self._bounds: dict[int, OffsetMetadata] = {}
+        # By offset, the oldest first. Who waited at the end goes on there when records have come.
+        self._places: dict[int, _Place] = {}
 
     def read(
         self,
@@ -59,29 +70,66 @@ class LogReader:
         if offset >= bound:
             found = FetchData(self.locate(offset), None)
         else:
-            found = self._local.read(
-                offset, bytes_max, self.locate(bound), must_progress=must_progress
-            )
+            found = self._read(offset, bytes_max, bound, must_progress=must_progress)
         if not with_aborted:
             return found
         aborted = () if found.records is None else self._aborted_within(found)
         return found._replace(aborted_transactions=tuple(aborted))
 
+    def _read(self, offset: int, bytes_max: int, bound: int, *, must_progress: bool) -> FetchData:
+        """The bytes from the batch with an offset on, from one segment and before a bound."""
+        segment, position, batch_bytes = self._places.get(offset) or self._find(offset)
+        length = segment.size - position
+        if not batch_bytes and not 0 < length <= bytes_max:
+            # Noted at the end: the next batch went to another segment, or its length matters.
+            segment, position, batch_bytes = self._find(offset)
+            length = segment.size - position
+        if bound < self._local.log_end_offset:
+            length = self._length_before(bound, segment, position)
+        start = OffsetMetadata(offset, segment.base_offset, position)
+        is_incomplete = False
+        if length > bytes_max:
+            # Bounds are between batches, so only a limit of bytes can cut one.
+            length = min(length, max(bytes_max, batch_bytes)) if must_progress else bytes_max
+            is_incomplete = length < batch_bytes
+        if length <= 0:
+            return FetchData(start, None)
+        return FetchData(start, FileSlice(segment.open_file(), position, length), is_incomplete)
+
+    def _length_before(self, bound: int, segment: LogSegment, position: int) -> int:
+        """How many bytes a segment has from a position on and before a bound."""
+        end = self.locate(bound)
+        if end.segment_base_offset == segment.base_offset:
+            return end.position - position
+        return segment.size - position if end.segment_base_offset > segment.base_offset else 0
+
     def locate(self, offset: int) -> OffsetMetadata:
         """Where an offset is in the files."""
-        if offset >= self._local.log_end_offset:
-            return self._local.end
-        found = self._bounds.get(offset)
-        if found is None:
-            found = self._local.locate(offset)
-            if len(self._bounds) >= _BOUNDS_KEPT:
-                del self._bounds[next(iter(self._bounds))]
-            self._bounds[offset] = found
-        return found
+        segment, position, _ = self._places.get(offset) or self._find(offset)
+        return OffsetMetadata(offset, segment.base_offset, position)
+
+    def _find(self, offset: int) -> _Place:
+        """Look for an offset, and remember where it is."""
+        local, places = self._local, self._places
+        place = None
+        segment = local.segments.floor(offset) if offset < local.log_end_offset else None
+        while segment is not None and place is None:
+            head = segment.find_batch(offset)
+            if head is not None:
+                place = _Place(segment, head.position, head.size)
+            else:
+                segment = local.segments.higher(segment.base_offset)
+        if place is None:
+            active = local.segments.active
+            place = _Place(active, active.size, 0)
+        if len(places) >= _PLACES_KEPT:
+            del places[next(iter(places))]
+        places[offset] = place
+        return place
 
     def forget_positions(self) -> None:
-        """Segments were cut or replaced: offsets may be elsewhere."""
-        self._bounds.clear()
+        """Segments were cut, replaced or deleted: offsets may be elsewhere."""
+        self._places.clear()
 
     # Transactions.
 

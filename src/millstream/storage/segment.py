@@ -14,14 +14,12 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from millstream.errors import CorruptMessage, InvalidArgument
 from millstream.storage.batch_scan import (
-    SegmentRead,
     find_head,
     last_offset_before,
     scan_batches,
     scan_good_batches,
     scan_heads,
 )
-from millstream.storage.filesystem import FileSlice
 from millstream.storage.index import RELATIVE_OFFSET_MAX, CorruptIndex, TimestampOffset
 from millstream.storage.segment_files import SegmentFiles
 from millstream.storage.segment_indexes import NO_TIMESTAMP, SegmentIndexes
@@ -165,27 +163,6 @@ class LogSegment:
             age_max_ms = min(age_max_ms, config.max_compaction_lag_ms)
         self._age_max_ms = age_max_ms - self.roll_jitter_ms
         self.indexes.interval_bytes = config.index_interval_bytes
-
-    def read(
-        self,
-        start_offset: int,
-        bytes_max: int,
-        position_max: int | None = None,
-        *,
-        must_progress: bool = False,
-    ) -> SegmentRead | None:
-        """The bytes from the batch that has an offset on; None if the segment ends before it.
-
-        At most `bytes_max` and not beyond `position_max`; with `must_progress` the first batch
-        comes whole even if it is larger than `bytes_max`.
-        """
-        head = self.find_batch(start_offset)
-        if head is None:
-            return None
-        limit = self.size if position_max is None else min(position_max, self.size)
-        wanted = max(bytes_max, head.size) if must_progress else bytes_max
-        length = max(min(wanted, limit - head.position), 0)
-        return SegmentRead(FileSlice(self.open_file(), head.position, length), head)
 
     def find_batch(self, offset: int) -> BatchHead | None:
         """The first batch that ends at or after an offset."""

@@ -206,6 +206,7 @@ class UnifiedLog(LogBounds):
             if count == len(self.segments):
                 self._appender.roll(self.log_end_offset, now_ms)
             gone = self._local.remove_first(count) if count else []
+            self._reader.forget_positions()
             for segment in gone:
                 self.producers.snapshots.remove(segment.base_offset)
         self.raise_log_start_offset(min(self.segments.first.base_offset, self._high_watermark))

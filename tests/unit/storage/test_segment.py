@@ -10,6 +10,7 @@ import pytest
 from millstream.errors import InvalidArgument
 from millstream.records.batch import RecordBatch, split_batches
 from millstream.storage.config import LogConfig
+from millstream.storage.filesystem import FileSlice
 from millstream.storage.segment import LogSegment
 from millstream.storage.time_lookup import find_by_timestamp
 from tests.unit.storage.batches import NOW_MS, batch_bytes
@@ -75,56 +76,14 @@ def test_every_offset_is_found_in_its_batch(
     assert segment.find_batch(BASE + 120) is None
 
 
-def test_a_read_begins_with_the_batch_of_the_offset(segment: LogSegment) -> None:
-    batches = fill(segment)
-
-    found = segment.read(BASE + 21, 10_000)
-
-    assert found is not None
-    assert found.records.read() == b"".join(batches[10:])
-    assert found.first_batch.size == len(batches[10])
-
-
-def test_a_read_is_bounded_by_bytes_and_position(segment: LogSegment) -> None:
-    batches = fill(segment)
-    size = len(batches[0])
-
-    def length(**limits: int) -> int:
-        found = segment.read(BASE, limits["bytes_max"], limits.get("position_max"))
-        assert found is not None
-        return len(found.records)
-
-    assert length(bytes_max=size + 5) == size + 5
-    assert length(bytes_max=10_000, position_max=2 * size) == 2 * size
-    assert length(bytes_max=10_000, position_max=0) == 0
-    assert length(bytes_max=0) == 0
-    assert length(bytes_max=1 << 40, position_max=1 << 40) == segment.size
-
-
-def test_the_first_batch_comes_whole_when_a_reader_must_progress(segment: LogSegment) -> None:
-    batches = fill(segment)
-
-    found = segment.read(BASE, 1, must_progress=True)
-
-    assert found is not None
-    assert found.records.read() == batches[0]
-
-
-def test_a_read_beyond_the_end_finds_nothing(segment: LogSegment) -> None:
-    assert segment.read(BASE, 1000) is None
-    fill(segment, count=2)
-    assert segment.read(BASE + 4, 1000) is None
-
-
 def test_a_slice_outlives_its_segment(segment: LogSegment) -> None:
     batches = fill(segment)
-    found = segment.read(BASE, 10_000)
-    assert found is not None
+    records = FileSlice(segment.open_file(), 0, segment.size)
 
     segment.change_suffix(".deleted")
     segment.delete_files()
 
-    assert found.records.read() == b"".join(batches)
+    assert records.read() == b"".join(batches)
 
 
 def test_index_entries_come_after_the_interval_as_kafka_adds_them(

@@ -58,6 +58,53 @@ class TestReading:
 
         assert (fetched.size, fetched.is_first_batch_incomplete) == (10, True)
 
+    def test_who_waited_at_the_end_goes_on_there(self, log: UnifiedLog) -> None:
+        fill(log, 3)
+        end = log.log_end_offset
+        assert log.read(end, 1000).records is None
+        fill(log, 4)
+
+        for bytes_max in (10_000, 1, 10_000):
+            fetched = log.read(end, bytes_max)
+            assert fetched.records is not None
+            assert RecordBatch(fetched.records.read()).base_offset == end
+        assert log.read(end, 1).size < log.read(end, 10_000).size
+
+    def test_who_waited_at_the_end_goes_on_in_the_next_segment(self, log: UnifiedLog) -> None:
+        fill(log, 3)
+        end = log.log_end_offset
+        assert log.read(end, 1000).start == log.end_metadata
+        log.roll(NOW_MS)
+        append(log)
+
+        fetched = log.read(end, 1000)
+
+        assert fetched.records is not None
+        assert fetched.start == (end, end, 0)
+
+    def test_a_place_is_forgotten_when_the_log_is_cut_there(self, log: UnifiedLog) -> None:
+        append(log, value_bytes=10)
+        append(log, value_bytes=300)
+        append(log)
+        assert log.read(2, 1000).records is not None
+        log.truncate_to(1, NOW_MS)
+        append(log, value_bytes=7)
+        append(log)
+
+        fetched = log.read(2, 1000)
+
+        assert fetched.records is not None
+        assert RecordBatch(fetched.records.read()).base_offset == 2
+
+    def test_a_few_places_are_remembered_and_all_are_found(self, log: UnifiedLog) -> None:
+        fill(log, 60)
+
+        for offset in [*range(100), *range(100)]:
+            fetched = log.read(offset, 1)
+            assert fetched.records is not None
+            batch = RecordBatch(fetched.records.read())
+            assert batch.base_offset <= offset <= batch.last_offset
+
     def test_consumers_read_up_to_the_high_watermark(self, log: UnifiedLog) -> None:
         fill(log, 10)
         log.update_high_watermark(6)
