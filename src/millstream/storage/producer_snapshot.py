@@ -1,8 +1,10 @@
 """The `.snapshot` files of a log: what it knew about its producers at an offset.
 
 `ProducerStateManager` writes one at each roll and clean stop and reads the newest good one at the
-start. Kafka's format: version, CRC-32C, then 46 bytes for each producer. Only the last batch of a
-producer survives a restart. The file is written in place: the checksum tells a torn one.
+start. Kafka's format: version, CRC-32C, then 46 bytes for each producer with its last batch. Behind
+them, where Kafka does not look, are the batches before the last: a client that had several in
+flight when the broker died repeats them all. The file is written in place: the checksum tells a
+torn one.
 """
 
 from __future__ import annotations
@@ -28,6 +30,16 @@ _VERSION: Final = 1
 _HEADER = Struct(">hIi")
 _CHECKED_FROM: Final = 6
 _ENTRY = Struct(">qhiqiqiq")
+_EARLIER = Struct(">qiqiq")
+
+
+class EarlierBatch(NamedTuple):
+    """A batch before a producer's last one."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
 
 
 class SnapshotEntry(NamedTuple):
@@ -41,13 +53,18 @@ class SnapshotEntry(NamedTuple):
     timestamp: int
     coordinator_epoch: int
     current_transaction_first_offset: int
+    earlier: tuple[EarlierBatch, ...] = ()
+    """Batches before the last one, oldest first."""
 
 
 def render_snapshot(entries: Sequence[SnapshotEntry]) -> bytes:
     """The file's bytes."""
     data = bytearray(_HEADER.pack(_VERSION, 0, len(entries)))
     for entry in entries:
-        data += _ENTRY.pack(*entry)
+        data += _ENTRY.pack(*entry[:-1])
+    for entry in entries:
+        for batch in entry.earlier:
+            data += _EARLIER.pack(entry.producer_id, *batch)
     data[2:6] = crc32c(memoryview(data)[_CHECKED_FROM:]).to_bytes(4, "big")
     return bytes(data)
 
@@ -65,9 +82,16 @@ def parse_snapshot(data: bytes, path: str) -> list[SnapshotEntry]:
             f"{path} is corrupt: its checksum is {actual_crc:08x}, it should be {expected_crc:08x}"
         )
     body = memoryview(data)[_HEADER.size :]
-    if count < 0 or len(body) != count * _ENTRY.size:
+    last, rest = body[: max(count, 0) * _ENTRY.size], body[max(count, 0) * _ENTRY.size :]
+    if count < 0 or len(last) != count * _ENTRY.size or len(rest) % _EARLIER.size:
         raise KafkaStorageError(f"{path} is corrupt: {count} entries do not fill {len(body)} bytes")
-    return [SnapshotEntry(*fields) for fields in _ENTRY.iter_unpack(body)]
+    earlier: dict[int, tuple[EarlierBatch, ...]] = {}
+    for producer_id, *batch in _EARLIER.iter_unpack(rest):
+        earlier[producer_id] = (*earlier.get(producer_id, ()), EarlierBatch(*batch))
+    return [
+        SnapshotEntry(*fields)._replace(earlier=earlier.get(fields[0], ()))
+        for fields in _ENTRY.iter_unpack(last)
+    ]
 
 
 def snapshot_name(offset: int) -> str:

@@ -24,7 +24,7 @@ from millstream.storage.producer_entry import (
     ProducerEntry,
     next_sequence,
 )
-from millstream.storage.producer_snapshot import SnapshotEntry, SnapshotFiles
+from millstream.storage.producer_snapshot import EarlierBatch, SnapshotEntry, SnapshotFiles
 from millstream.storage.verification import VerificationGuard, VerificationTable
 
 if TYPE_CHECKING:
@@ -337,6 +337,7 @@ def _snapshot_entry(entry: ProducerEntry) -> SnapshotEntry:
         entry.last_timestamp,
         entry.coordinator_epoch,
         -1 if first_offset is None else first_offset,
+        tuple(EarlierBatch(*batch) for batch in list(entry.batches)[:-1]),
     )
 
 
@@ -347,6 +348,7 @@ def _restored_entry(saved: SnapshotEntry) -> ProducerEntry:
     first_offset = saved.current_transaction_first_offset
     entry.transaction_first_offset = None if first_offset < 0 else first_offset
     if saved.last_offset >= 0:
+        entry.batches.extend(BatchMetadata(*batch) for batch in saved.earlier)
         entry.batches.append(
             BatchMetadata(
                 saved.last_sequence, saved.last_offset, saved.offset_delta, saved.timestamp

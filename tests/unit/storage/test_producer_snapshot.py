@@ -10,6 +10,7 @@ import pytest
 from millstream.errors import KafkaStorageError
 from millstream.records.kernel import crc32c
 from millstream.storage.producer_snapshot import (
+    EarlierBatch,
     SnapshotEntry,
     SnapshotFiles,
     parse_snapshot,
@@ -53,8 +54,19 @@ def test_a_snapshot_has_kafkas_bytes() -> None:
     assert parse_snapshot(render_snapshot([]), "f") == []
 
 
+def test_batches_before_the_last_are_behind_what_kafka_reads() -> None:
+    earlier = (EarlierBatch(10, 380, 1, NOW_MS), EarlierBatch(24, 394, 13, NOW_MS + 1))
+    entries = [ENTRY._replace(earlier=earlier), ENTRY._replace(producer_id=2)]
+
+    data = render_snapshot(entries)
+
+    assert data[10 : 10 + 2 * 46] == b"".join(pack(">qhiqiqiq", *each[:-1]) for each in entries)
+    assert len(data) == 10 + 2 * 46 + 2 * 32
+    assert parse_snapshot(data, "f") == entries
+
+
 def test_every_flipped_bit_is_noticed() -> None:
-    data = render_snapshot([ENTRY])
+    data = render_snapshot([ENTRY._replace(earlier=(EarlierBatch(10, 380, 1, NOW_MS),))])
 
     for position in range(len(data)):
         for bit in range(8):
@@ -71,7 +83,7 @@ def test_a_torn_snapshot_is_noticed(length: int) -> None:
 
 
 def test_a_count_that_does_not_fill_the_file_is_noticed() -> None:
-    body = pack(">i", 2) + pack(">qhiqiqiq", *ENTRY)
+    body = pack(">i", 2) + pack(">qhiqiqiq", *ENTRY[:-1])
 
     with pytest.raises(KafkaStorageError, match="2 entries do not fill"):
         parse_snapshot(pack(">hI", 1, crc32c(body)) + body, "f")
@@ -84,7 +96,7 @@ def test_only_snapshot_names_have_an_offset() -> None:
     assert snapshot_offset("0000000000000000004x.snapshot") is None
 
 
-def test_the_state_survives_a_restart_with_the_last_batch(
+def test_the_state_survives_a_restart_with_the_last_batches(
     filesystem: FileSystem, directory: str
 ) -> None:
     manager = manager_of(filesystem, directory)
@@ -100,7 +112,7 @@ def test_the_state_survives_a_restart_with_the_last_batch(
     restarted.reload(0, 6, NOW_MS)
 
     assert restarted.end_offset == 6
-    assert restarted.find_duplicate(first) is None
+    assert restarted.find_duplicate(first) == manager.find_duplicate(first)
     assert restarted.find_duplicate(second) == (2, 2, 0, NOW_MS)
     assert restarted.first_unstable_offset() == 3
     assert restarted.has_open_transaction(8, 0)
