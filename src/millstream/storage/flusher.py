@@ -109,6 +109,8 @@ class GroupCommit:
         self._on_failure = on_failure
         self._next: dict[FlushableLog, _LogRound] = {}
         self._is_busy = False
+        # After which round somebody wants to hear that all who waited have been answered.
+        self._settled: list[tuple[int, Work]] = []
         self.round_count = 0
         """How many rounds have ended: far fewer than commits, under load."""
 
@@ -129,6 +131,14 @@ class GroupCommit:
         if self.failure is None:
             self._join(log)
 
+    def when_settled(self, done: Work) -> None:
+        """Call `done` when everybody who waits now has been answered, perhaps at once."""
+        if self._is_busy and self.failure is None:
+            # The round that runs, and the one that gathers meanwhile.
+            self._settled.append((self.round_count + 2, done))
+        else:
+            done()
+
     def close(self, reason: ApiError) -> None:
         """Begin no more rounds; everybody who waits for one, now or later, gets the reason."""
         self.failure = self.failure or reason
@@ -136,6 +146,7 @@ class GroupCommit:
         for part in pending.values():
             for waiter in part.waiters:
                 waiter.done(self.failure)
+        self._tell_settled(is_idle=True)
 
     def _join(self, log: FlushableLog) -> _LogRound:
         part = self._next.get(log)
@@ -188,6 +199,15 @@ class GroupCommit:
             self._begin_round()
         else:
             self._is_busy = False
+        self._tell_settled(is_idle=not self._is_busy)
+
+    def _tell_settled(self, *, is_idle: bool) -> None:
+        pending, self._settled = self._settled, []
+        for last_round, done in pending:
+            if is_idle or self.round_count >= last_round:
+                done()
+            else:
+                self._settled.append((last_round, done))
 
     def _release(self, part: _LogRound) -> None:
         if part.is_synced and part.job is not None:

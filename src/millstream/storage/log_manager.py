@@ -251,6 +251,19 @@ class LogManager:
         """Sync a log soon, though nobody waits: an append answered that it `wants_flush`."""
         self._registry.directory_of(log).commit.flush(log)
 
+    def when_commits_settled(self, done: Callable[[], None]) -> None:
+        """Call `done` when everybody who waits for a disk now has been answered."""
+        left = len(self._registry.directories)
+
+        def settled() -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                done()
+
+        for directory in self._registry.directories.values():
+            directory.commit.when_settled(settled)
+
     # Settings.
 
     def update_topic_config(self, topic: str, config: LogConfig) -> None:

@@ -32,7 +32,7 @@ def test_nothing_that_was_promised_is_lost_or_doubled_by_kill_9(tmp_path: Path) 
     assert report.topics >= 2
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL])
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 @pytest.mark.parametrize("durability", ["disk", "page-cache"])
 def test_a_producer_is_known_after_the_restart(
     tmp_path: Path, how: signal.Signals, durability: str

@@ -260,6 +260,50 @@ def test_closing_releases_those_who_wait_with_the_reason(owner: Owner) -> None:
     assert log.sync_count == 0
 
 
+def test_who_asks_hears_when_all_that_wait_now_are_answered(owner: Owner) -> None:
+    log = FakeLog()
+    told: list[object] = []
+    owner.commits.when_settled(lambda: told.append("idle"))
+    assert told == ["idle"]
+
+    owner.wait("first", log, log.append())
+    owner.step()  # The round begins; its sync is still to come.
+    owner.wait("second", log, log.append())
+    owner.commits.when_settled(lambda: told.append(f"after {owner.names}"))
+    assert told == ["idle"]
+    owner.settle()
+
+    assert told == ["idle", "after ['first', 'second']"]
+
+
+def test_who_comes_later_does_not_delay_that_word(owner: Owner) -> None:
+    log = FakeLog()
+    told: list[object] = []
+
+    def ask_again(error: ApiError | None) -> None:
+        if owner.commits.round_count < 10:
+            owner.commits.wait(log, log.append(), ask_again)
+
+    owner.commits.wait(log, log.append(), ask_again)
+    owner.commits.when_settled(lambda: told.append(owner.commits.round_count))
+    owner.settle()
+
+    assert told == [2]
+
+
+def test_a_closed_directory_keeps_nobody_waiting(owner: Owner) -> None:
+    log = FakeLog()
+    told: list[object] = []
+    owner.wait("first", log, log.append())
+    owner.commits.when_settled(lambda: told.append("closed"))
+
+    owner.commits.close(KafkaStorageError("gone"))
+    assert told == ["closed"]
+    owner.commits.when_settled(lambda: told.append("after"))
+
+    assert told == ["closed", "after"]
+
+
 def test_it_works_under_an_asyncio_loop_with_a_thread_for_the_syncs() -> None:
     log = FakeLog()
 
