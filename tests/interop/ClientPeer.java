@@ -111,6 +111,7 @@ public class ClientPeer {
         TopicPartition partition = new TopicPartition(arguments.get(0), 0);
         long timestamp = Long.parseLong(arguments.get(1));
         try (var consumer = new KafkaConsumer<>(settings(9), new StringDeserializer(), new StringDeserializer())) {
+            consumer.assign(List.of(partition)); // or else it warns that it does not watch it
             OffsetAndTimestamp found = consumer.offsetsForTimes(Map.of(partition, timestamp)).get(partition);
             System.out.println("consumer begin " + consumer.beginningOffsets(List.of(partition)).get(partition));
             System.out.println("consumer end " + consumer.endOffsets(List.of(partition)).get(partition));

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 SETTINGS = {
     "log.initial.task.delay.ms": 100,
     "log.retention.check.interval.ms": 200,
+    "log.retention.ms": -1,
     "log.segment.delete.delay.ms": 100,
     "log.cleaner.backoff.ms": 100,
 }

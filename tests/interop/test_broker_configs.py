@@ -36,7 +36,8 @@ def test_topics(cluster: Cluster, topic: str) -> None:
     alter(cluster, *of_topic, "--delete-config", "retention.ms,cleanup.policy")
     everything = described(cluster, *of_topic, "--all")
     assert everything["flush.ms"].startswith("5 ")
-    assert everything["retention.ms"].startswith("604800000 ")
+    assert everything["retention.ms"].startswith("-1 ")
+    assert "STATIC_BROKER_CONFIG:log.retention.ms=-1" in everything["retention.ms"]
     assert "DEFAULT_CONFIG:log.cleanup.policy=delete" in everything["cleanup.policy"]
 
 
