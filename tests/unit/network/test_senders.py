@@ -53,6 +53,10 @@ class Kernel:
         self.sends.append(bytes(data))
         return self._take(bytes(data))
 
+    def sendmsg(self, buffers: list[Any], _: object, flags: int = 0) -> int:
+        """As `socket.sendmsg`."""
+        return self.send(b"".join(bytes(each) for each in buffers), flags)
+
     def fileno(self) -> int:
         """As `socket.fileno`."""
         return 7
@@ -142,7 +146,7 @@ def parts_of_every_kind(kernel: Kernel) -> tuple[list[ResponsePart], bytes]:
     source = random.Random(1)
     whole = b""
     parts: list[ResponsePart] = []
-    for size in (0, 3, 70_000, 40_000, 5, 33_000, 100_000, 1, 20_000):
+    for size in (0, 3, 70_000, 40_000, 5, 133_000, 300_000, 1, 20_000):
         data = source.randbytes(size)
         whole += data + data + data + data
         parts += [data, memoryview(data), Region(kernel, data)]
@@ -191,6 +195,33 @@ def test_small_pieces_leave_together(kernel: Kernel) -> None:
     assert kernel.sendfile_calls == 0
 
 
+def test_the_rest_of_a_region_is_not_kept_in_memory_for_a_slow_peer(kernel: Kernel) -> None:
+    sender, _ = make(kernel)
+    data = random.Random(3).randbytes(60_000)
+    kernel.room = 20_000
+
+    sender.send_parts([b"head", Region(kernel, data), b"tail"])
+    assert kernel.sendfile_calls == 1
+    kernel.become_writable(100_000)
+
+    assert bytes(kernel.taken) == b"head" + data + b"tail"
+    assert kernel.sends[1:] == [b"tail"]
+
+
+def test_a_large_region_that_only_can_be_read_is_read_once(kernel: Kernel) -> None:
+    sender, _ = make(kernel)
+    data = random.Random(4).randbytes(500_000)
+    region = Region(kernel, data, has_descriptor=False)
+    kernel.room = 20_000
+
+    sender.send_parts([b"head", region, b"tail"])
+    region.cut(0)
+    while sender.is_blocked:
+        kernel.become_writable(70_000)
+
+    assert bytes(kernel.taken) == b"head" + data + b"tail"
+
+
 def test_too_much_waiting_output_is_congestion(kernel: Kernel) -> None:
     sender, owner = make(kernel)
 
@@ -221,7 +252,7 @@ def test_where_sendfile_does_not_work_the_file_is_read(kernel: Kernel) -> None:
     sender, owner = make(kernel)
     kernel.room = 1_000_000
     kernel.sendfile_error = OSError(errno.EINVAL, "not on this file system")
-    data = random.Random(2).randbytes(100_000)
+    data = random.Random(2).randbytes(200_000)
 
     sender.send_parts([b"a", Region(kernel, data), b"b"])
 
