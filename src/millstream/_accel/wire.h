@@ -275,4 +275,13 @@ static inline uint8_t *ms_write_big_endian(uint8_t *p, int64_t value, int size)
     return p;
 }
 
+/* As an unsigned number: what is narrower than 64 bits and has a sign is cast by the caller. */
+static inline int64_t ms_read_big_endian(const uint8_t *p, int size)
+{
+    uint64_t value = 0;
+    for (int i = 0; i < size; i++)
+        value = value << 8 | p[i];
+    return (int64_t)value;
+}
+
 #endif

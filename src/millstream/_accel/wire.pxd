@@ -51,3 +51,4 @@ cdef extern from "wire.h" nogil:
         const uint8_t* key, int64_t key_length, const uint8_t* value, int64_t value_length,
         int64_t header_count)
     uint8_t* ms_write_big_endian(uint8_t* p, int64_t value, int size)
+    int64_t ms_read_big_endian(const uint8_t* p, int size)

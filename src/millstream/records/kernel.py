@@ -17,6 +17,7 @@ if TYPE_CHECKING or not _accel.COMPILED:
         ArrowRecordsBuilder,
         ArrowRecordsReader,
     )
+    from millstream.records.plain.client_batch import inspect_client_batch, number_batch
     from millstream.records.plain.crc32c import crc32c
     from millstream.records.plain.murmur2 import murmur2, partition_for_key
     from millstream.records.plain.record_codec import (
@@ -32,6 +33,7 @@ else:
         ArrowRecordsBuilder,
         ArrowRecordsReader,
     )
+    from millstream._accel.client_batch import inspect_client_batch, number_batch
     from millstream._accel.crc32c import crc32c
     from millstream._accel.murmur2 import murmur2, partition_for_key
     from millstream._accel.record_codec import BatchWriter, Record, decode_records, scan_records
@@ -45,7 +47,9 @@ __all__ = [
     "Record",
     "crc32c",
     "decode_records",
+    "inspect_client_batch",
     "murmur2",
+    "number_batch",
     "partition_for_key",
     "scan_records",
 ]

@@ -20,7 +20,6 @@ from millstream.errors import (
     RequestTimedOut,
     UnknownServerError,
 )
-from millstream.metadata.topic_names import INTERNAL_TOPICS
 from millstream.replica.purgatory import DelayedOperation
 from millstream.replica.stored_log import stored_log
 from millstream.storage.producer_entry import AppendOrigin
@@ -177,7 +176,7 @@ class AppendService:
                 if refused is not None:
                     _require_not_refused(refused, place)
                 partition = self._table.find(topic, index)
-                if not allows_internal and partition.name.topic in INTERNAL_TOPICS:
+                if partition.is_internal and not allows_internal:
                     _refuse_internal(partition)
                 info = partition.append_as_leader(
                     _refuse_null() if records is None else records,
@@ -201,6 +200,22 @@ class AppendService:
         operation = DelayedProduce(now_ms + max(timeout_ms, 0), results, waiting, done)
         self._purgatory.watch(operation, [each.partition for each in waiting])
         return None
+
+    def append_one(
+        self, topic: str | Uuid, index: int, records: ReadableBuffer, acks: int
+    ) -> AppendResult | None:
+        """The short way of a client's only batch; None if `append` is needed, nothing was done."""
+        partition = self._table.look_up(topic, index)
+        if partition is None or partition.is_internal or acks not in _ACKS:
+            return None
+        try:
+            base_offset = partition.append_alone(records, self._clock.wall_ms())
+        except Exception as error:
+            return self._failure(error, partition)
+        if base_offset is None:
+            return None
+        self._notifier.changed(partition)
+        return AppendResult(None, base_offset, -1, partition.log.log_start_offset)
 
     def _success(self, partition: Partition, info: AppendInfo) -> AppendResult:
         self._notifier.changed(partition)

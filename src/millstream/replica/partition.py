@@ -19,6 +19,7 @@ from millstream.errors import (
     NotLeaderOrFollower,
     UnknownLeaderEpoch,
 )
+from millstream.metadata.topic_names import INTERNAL_TOPICS
 from millstream.metadata.topics import NO_LEADER
 from millstream.replica.follower_state import (
     UNKNOWN_BROKER_EPOCH,
@@ -60,6 +61,7 @@ class Partition:
         "_min_isr",
         "fault",
         "has_the_only_log",
+        "is_internal",
         "is_leader",
         "is_under_min_isr",
         "leader_epoch",
@@ -86,6 +88,8 @@ class Partition:
         lag_time_max_ms: int,
     ) -> None:
         self.name = name
+        self.is_internal = name.topic in INTERNAL_TOPICS
+        """Whether only the broker itself writes to it."""
         self.topic_id = topic_id
         self.log = log
         self.is_leader = False
@@ -278,6 +282,15 @@ class Partition:
         if not self.waits_for_disk:
             self.advance_high_watermark(now_ms)
         return info
+
+    def append_alone(self, records: ReadableBuffer, wall_ms: int) -> int | None:
+        """The short way where no replica and no disk is waited for: the batch's offset.
+
+        None if it has to go through `append_as_leader`, and then nothing has changed.
+        """
+        if not self.is_leader or self._followers or self.waits_for_disk or self.is_under_min_isr:
+            return None
+        return self.log.append_committed(records, self.leader_epoch, wall_ms)
 
     def commit_error(self) -> ApiError | None:
         """What `acks=-1` must be told although its records are committed."""

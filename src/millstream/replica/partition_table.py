@@ -53,14 +53,17 @@ class PartitionTable:
         """The partitions of a topic that are here."""
         return list(self._by_name.get(topic, {}).values())
 
-    def find(self, topic: str | Uuid, index: int) -> Partition:
-        """A partition by the name or id of its topic; raises what the asker is to be told."""
+    def look_up(self, topic: str | Uuid, index: int) -> Partition | None:
+        """A partition by the name or id of its topic, or None."""
         partitions = self._by_name.get(topic) if isinstance(topic, str) else self._by_id.get(topic)
-        if partitions is not None:
-            partition = partitions.get(index)
-            if partition is not None:
-                return partition
-        raise self._absence(topic, index)
+        return None if partitions is None else partitions.get(index)
+
+    def find(self, topic: str | Uuid, index: int) -> Partition:
+        """The same; raises what the asker is to be told if it is not here."""
+        partition = self.look_up(topic, index)
+        if partition is None:
+            raise self._absence(topic, index)
+        return partition
 
     def add(self, partition: Partition) -> None:
         """This broker has a replica of it."""

@@ -81,6 +81,12 @@ class PartitionLog(Protocol):
         """Check, number and write records."""
         ...
 
+    def append_committed(
+        self, records: ReadableBuffer, leader_epoch: int, now_ms: int
+    ) -> int | None:
+        """The short way for an ordinary batch and a leader without followers; None if it is not."""
+        ...
+
     def begin_epoch(self, leader_epoch: int) -> None:
         """This broker leads from now on."""
         ...

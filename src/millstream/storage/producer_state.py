@@ -18,6 +18,7 @@ from millstream.errors import (
 )
 from millstream.records.control import ControlType, control_type, parse_end_txn_marker
 from millstream.storage.producer_entry import (
+    SEQUENCE_MAX,
     AppendOrigin,
     BatchMetadata,
     CompletedTransaction,
@@ -121,6 +122,24 @@ class ProducerStateManager:
                 "a batch outside of it cannot be appended"
             )
 
+    def is_next(
+        self, producer_id: int, epoch: int, base_sequence: int, last_offset_delta: int
+    ) -> bool:
+        """Whether a client's batch outside of transactions simply follows the producer's last one.
+
+        If not it may still be fine: `find_duplicate` and `check_append` decide that.
+        """
+        entry = self._producers.get(producer_id)
+        return (
+            entry is not None
+            and entry.epoch == epoch
+            and entry.transaction_first_offset is None
+            and base_sequence == next_sequence(entry.last_sequence)
+            and entry.find(epoch, base_sequence, (base_sequence + last_offset_delta) & SEQUENCE_MAX)
+            is None
+            and not self._verifications
+        )
+
     def check_marker(
         self, producer_id: int, epoch: int, coordinator_epoch: int, transaction_version: int
     ) -> None:
@@ -159,6 +178,18 @@ class ProducerStateManager:
                 self._verifications.forget(batch.producer_id)
         self._end_offset = batch.last_offset + 1
         return completed
+
+    def record_next(
+        self, producer_id: int, last_offset_delta: int, last_offset: int, max_timestamp: int
+    ) -> None:
+        """Take note of a batch in the log that `is_next` was true of."""
+        entry = self._producers[producer_id]
+        last_sequence = (entry.last_sequence + 1 + last_offset_delta) & SEQUENCE_MAX
+        entry.batches.append(
+            BatchMetadata(last_sequence, last_offset, last_offset_delta, max_timestamp)
+        )
+        entry.last_timestamp = max_timestamp
+        self._end_offset = last_offset + 1
 
     def advance_to(self, end_offset: int) -> None:
         """The log grew by batches without a producer."""

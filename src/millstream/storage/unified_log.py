@@ -12,6 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from millstream.errors import InvalidArgument, KafkaStorageError, OffsetOutOfRange
+from millstream.storage.express_lane import ExpressLane
 from millstream.storage.faults import storage_error, storage_errors
 from millstream.storage.loader import LoadRequest, load_log
 from millstream.storage.local_log import LocalLog, SyncJob
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 class UnifiedLog(LogBounds):
     """The log of one partition on this broker."""
 
-    __slots__ = ("_appender", "_is_closed", "_reader", "epochs")
+    __slots__ = ("_appender", "_is_closed", "_lane", "_reader", "epochs")
 
     def __init__(self, local: LocalLog, loaded: LoadedLog, high_watermark: int) -> None:
         """Use `open`."""
@@ -50,6 +51,7 @@ class UnifiedLog(LogBounds):
         self.epochs: LeaderEpochCache = loaded.epochs
         self._reader = LogReader(local, loaded.aborted_base_offsets)
         self._appender = LogAppender(local, loaded.producers, loaded.epochs, self._reader)
+        self._lane = ExpressLane(local, loaded.producers, loaded.epochs)
         self._is_closed = False
         self.update_high_watermark(high_watermark)
 
@@ -88,6 +90,21 @@ class UnifiedLog(LogBounds):
         return self._appender.append_as_leader(
             records, leader_epoch, now_ms, origin, guard, transaction_version
         )
+
+    def append_committed(
+        self, records: ReadableBuffer, leader_epoch: int, now_ms: int
+    ) -> int | None:
+        """The short way for a leader without followers: one ordinary batch, committed at once.
+
+        Its offset; None if it has to be given to `append_as_leader`, and then nothing has changed.
+        """
+        if self._is_closed:
+            return None
+        base_offset = self._lane.append(records, leader_epoch, now_ms)
+        if base_offset is not None:
+            self._high_watermark = end_offset = self._local.log_end_offset
+            self.producers.on_high_watermark(end_offset)
+        return base_offset
 
     def append_as_follower(
         self, records: ReadableBuffer, leader_epoch: int, now_ms: int
@@ -310,6 +327,7 @@ class UnifiedLog(LogBounds):
         self._require_open()
         self._local.update_config(config)
         self._appender.update_config(config)
+        self._lane.update_config(config)
 
     def move_to(self, directory: str) -> None:
         """Give the log's directory another name, such as before its deletion."""

@@ -39,6 +39,10 @@ class VerificationTable:
     def __init__(self) -> None:
         self._by_producer: dict[int, _Verification] = {}
 
+    def __len__(self) -> int:
+        """How many are going on."""
+        return len(self._by_producer)
+
     def begin(
         self, producer_id: int, epoch: int, sequence: int, now_ms: int, *, supports_epoch_bump: bool
     ) -> VerificationGuard:

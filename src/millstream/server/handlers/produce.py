@@ -56,10 +56,11 @@ _LEADERS_SINCE: Final = 10
 class ProduceHandler:
     """Answers Produce."""
 
-    __slots__ = ("_append", "_metadata")
+    __slots__ = ("_append", "_append_one", "_metadata")
 
     def __init__(self, replicas: ReplicaManager, metadata: KRaftMetadataCache) -> None:
         self._append = replicas.append
+        self._append_one = replicas.append_one
         self._metadata = metadata
 
     def handle(self, request: Request) -> Response | Outcome:
@@ -73,6 +74,9 @@ class ProduceHandler:
             single = None  # Damaged: the decoder will say how.
         if single is None:
             return self._handle_any(request)
+        result = self._append_one(single.topic, single.partition, single.records, single.acks)
+        if result is not None:
+            return self._answer_single(request, single, (result,))
         results = self._append(
             ((single.topic, single.partition, single.records),),
             single.acks,
