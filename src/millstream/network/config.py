@@ -307,9 +307,10 @@ class SocketServerConfig:
     def advertised(self, bound: tuple[Endpoint, ...], fallback_host: str) -> tuple[Endpoint, ...]:
         """What to tell clients, given what was bound.
 
-        Without `advertised.listeners` every listener but the controller's is advertised as it is
-        bound; with it, those it names. `fallback_host` stands in for "every address", the bound
-        port for an advertised port 0.
+        Without `advertised.listeners` every listener is advertised as it is bound; with it, those
+        it names. The controller's are not for clients, even when they are named, as they are in the
+        settings that Apache Kafka comes with. `fallback_host` stands in for "every address", the
+        bound port for an advertised port 0.
         """
         given = {
             each.listener_name: each for each in self._endpoints(self.advertised_listeners or ())
@@ -318,7 +319,7 @@ class SocketServerConfig:
         for endpoint in bound:
             name = endpoint.listener_name
             told = given.get(name)
-            if told is None and (given or name in self.controller_names):
+            if name in self.controller_names or (given and told is None):
                 continue
             told = told or endpoint
             host = fallback_host if told.is_everywhere else told.host

@@ -167,6 +167,21 @@ def test_advertised_listeners_replace_addresses_and_leave_out_the_others() -> No
     assert list(map(str, told)) == ["PLAINTEXT://public.example.org:4001"]
 
 
+def test_the_controllers_listener_is_never_advertised_to_clients() -> None:
+    config = SocketServerConfig(
+        listeners=("PLAINTEXT://:0", "CONTROLLER://:0"),
+        advertised_listeners=("PLAINTEXT://here:0", "CONTROLLER://here:0"),
+        listener_security_protocol_map=("PLAINTEXT:PLAINTEXT", "CONTROLLER:PLAINTEXT"),
+        controller_listener_names=("CONTROLLER",),
+    )
+    bound = (
+        Endpoint("PLAINTEXT", PLAINTEXT, "", 4001),
+        Endpoint("CONTROLLER", PLAINTEXT, "", 4002),
+    )
+
+    assert list(map(str, config.advertised(bound, "me"))) == ["PLAINTEXT://here:4001"]
+
+
 def test_the_listener_between_brokers_follows_the_protocol_or_the_name() -> None:
     listeners = ("CONTROLLER://:1", "OUTSIDE://:2", "INSIDE://:3")
     protocols = ("CONTROLLER:PLAINTEXT", "OUTSIDE:SASL_SSL", "INSIDE:PLAINTEXT")
