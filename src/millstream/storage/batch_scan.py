@@ -132,6 +132,18 @@ def find_head(
     return None
 
 
+def head_at(file: File, position: int, end: int) -> BatchHead | None:
+    """The head of the batch at a position; None if what is there is anything unusual."""
+    window = file.pread(_HEAD.size, position)
+    if len(window) < _HEAD.size:
+        return None
+    base_offset, length, _, magic, _, _, delta, _, timestamp = _HEAD.unpack(window)
+    size = LOG_OVERHEAD + length
+    if magic != MAGIC or length < LENGTH_MIN or delta < 0 or position + size > end:
+        return None
+    return BatchHead(position, size, base_offset, base_offset + delta, timestamp, magic)
+
+
 def _check_hint(hint: tuple[int, int], base_offset: int, position: int, path: str) -> None:
     if not hint[0] <= base_offset <= hint[1]:
         raise CorruptMessage(

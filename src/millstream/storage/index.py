@@ -21,6 +21,7 @@ RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
 """How far an offset may be from its segment's base."""
 
 _PENDING_BYTES_MAX: Final = 4096
+_NEAR_SLOTS: Final = 8
 _UNKNOWN: Final = -1
 
 _INT32 = Struct(">i")
@@ -207,9 +208,22 @@ class SparseIndex:
         stride = self.ENTRY_BYTES
         unpack = field.unpack_from
         # Readers at the end of the log ask most often.
-        if unpack(buffer, (count - 1) * stride + shift)[0] <= target:
+        last = unpack(buffer, (count - 1) * stride + shift)[0]
+        if last <= target:
             return count - 1
         low, high = 0, count - 1
+        # What is sorted is mostly even, too: the answer is near where it would be then.
+        near = target * high // last if target > 0 else 0
+        if unpack(buffer, near * stride + shift)[0] <= target:
+            low = near + 1
+            near += _NEAR_SLOTS
+            if near < high and unpack(buffer, near * stride + shift)[0] > target:
+                high = near
+        else:
+            high = near
+            near -= _NEAR_SLOTS
+            if near > 0 and unpack(buffer, near * stride + shift)[0] <= target:
+                low = near + 1
         while low < high:
             middle = (low + high) >> 1
             if unpack(buffer, middle * stride + shift)[0] <= target:
@@ -274,6 +288,12 @@ class OffsetIndex(SparseIndex):
         """The last entry at or before an offset, or the beginning of the segment."""
         slot = self._last_at_most(_INT32, 0, offset - self.base_offset)
         return self.entry(slot) if slot >= 0 else OffsetPosition(self.base_offset, 0)
+
+    def around(self, offset: int) -> tuple[OffsetPosition, OffsetPosition | None]:
+        """`lookup`, and the entry after that one, if there is one."""
+        slot = self._last_at_most(_INT32, 0, offset - self.base_offset)
+        before = self.entry(slot) if slot >= 0 else OffsetPosition(self.base_offset, 0)
+        return before, self.entry(slot + 1) if slot + 1 < self.entry_count else None
 
     def first_at_or_after(self, position: int) -> OffsetPosition | None:
         """The first entry whose batch begins at a position or later: an upper bound."""

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from millstream.errors import CorruptMessage, InvalidArgument
 from millstream.storage.batch_scan import (
+    HEAD_WINDOW_BYTES,
     find_head,
+    head_at,
     last_offset_before,
     scan_batches,
     scan_good_batches,
@@ -343,10 +345,18 @@ class LogSegment:
         return self.indexes
 
     def _find(self, offset: int) -> BatchHead | None:
-        entry = self._ready_indexes().offsets.lookup(offset)
+        before, after = self._ready_indexes().offsets.around(offset)
+        file = self.open_file()
+        if after is not None and before.offset < offset:
+            # An entry has the last offset of its batch. Where batches are large each has one, and
+            # the one after an offset is that of its batch.
+            gap = after.position - before.position
+            head = head_at(file, after.position, self.size) if gap > HEAD_WINDOW_BYTES else None
+            if head is not None and head.base_offset <= offset <= head.last_offset == after.offset:
+                return head
         # An entry that points elsewhere would hide batches, so what it says is checked.
-        hint = (self.base_offset, entry.offset) if entry.position else None
-        return find_head(self.open_file(), entry.position, self.size, offset, hint)
+        hint = (self.base_offset, before.offset) if before.position else None
+        return find_head(file, before.position, self.size, offset, hint)
 
     def _indexed_largest(self) -> TimestampOffset:
         """The last time entry: a sealed segment has its largest time there."""

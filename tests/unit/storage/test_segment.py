@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from struct import unpack
+from struct import pack, unpack
 from typing import TYPE_CHECKING
 
 import pytest
@@ -74,6 +74,31 @@ def test_every_offset_is_found_in_its_batch(
         assert head is not None
         assert head.base_offset <= offset <= head.last_offset
     assert segment.find_batch(BASE + 120) is None
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_large_batches_are_found_with_or_without_the_entry_behind_the_offset(
+    filesystem: FileSystem, directory: str, is_damaged: bool
+) -> None:
+    """Each batch has an entry; one that points elsewhere is not believed."""
+    segment = LogSegment.create(filesystem, directory, BASE, LogConfig(), NOW_MS)
+    for i in range(8):
+        batch = batch_bytes(BASE + 3 * i, records=3, value_bytes=3000)
+        segment.append(batch, BASE + 3 * i + 2, NOW_MS)
+    entry = segment.indexes.offsets.entry
+    assert [entry(slot).offset for slot in range(7)] == [BASE + 3 * i + 2 for i in range(1, 8)]
+    if is_damaged:
+        segment.indexes.release()
+        path = f"{directory}/{BASE:020}.index"
+        file = filesystem.open(path)
+        file.pwrite(pack(">i", entry(3).position + 11), 3 * 8 + 4)
+        segment.indexes.release()
+
+    for offset in range(BASE, BASE + 24):
+        head = segment.find_batch(offset)
+        assert head is not None
+        assert head.base_offset <= offset <= head.last_offset
+        assert (offset - BASE) // 3 * head.size == head.position
 
 
 def test_a_slice_outlives_its_segment(segment: LogSegment) -> None:
