@@ -20,7 +20,7 @@ class Pattern(Protocol):
 
 def compile_pattern(expression: str) -> Pattern:
     """Compile an expression, or raise InvalidRegularExpression with what is wrong."""
-    import re2
+    import re2  # type: ignore[import-untyped]  # It has no stubs.
 
     options = re2.Options()
     options.log_errors = False

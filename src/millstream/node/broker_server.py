@@ -19,6 +19,7 @@ from millstream.node.broker_lifecycle import (
     BrokerLifecycleManager,
     BrokerState,
 )
+from millstream.node.coordinators import BrokerCoordinators, CoordinatorConfigs
 from millstream.node.dynamic_config import DynamicConfig
 from millstream.node.isr_alterer import ControllerIsrAlterer
 from millstream.node.log_keeper import LogKeeper
@@ -94,6 +95,7 @@ class BrokerServer:
         self._assignments_alarm = timers.alarm(self._send_assignments)
         self._failure_alarm = timers.alarm(self._check_failures_reported)
         self._replicas_alarm = timers.alarm(self._tick_replicas)
+        self._coordinators_alarm = timers.alarm(self._tick_coordinators)
         self.dynamic = DynamicConfig(config)
         self.metadata = shared.metadata
         self._keeper = LogKeeper(
@@ -109,6 +111,7 @@ class BrokerServer:
         )
         self.logs = self._keeper.logs
         self.replicas = self._make_replicas()
+        self.coordinators = self._make_coordinators()
         self.apis = self._make_apis()
 
     @property
@@ -143,6 +146,22 @@ class BrokerServer:
             ),
         )
 
+    def _make_coordinators(self) -> BrokerCoordinators:
+        return BrokerCoordinators(
+            self._config.process.node_id,
+            CoordinatorConfigs(self._config.groups, self._config.transactions),
+            given=self._config.given,
+            replicas=self.replicas,
+            metadata=self.metadata,
+            controller=self._channel,
+            broker_epoch=lambda: self.broker_epoch,
+            clock=self._clock,
+            random=self._random,
+            defer=self._loop.call_soon,
+            call_later=lambda delay_ms, call: self._loop.call_later(delay_ms / 1000, call),
+            arm=self._coordinators_alarm.advance,
+        )
+
     def _make_apis(self) -> KafkaApis:
         return KafkaApis(
             node_id=self._config.process.node_id,
@@ -159,6 +178,7 @@ class BrokerServer:
             clock=self._clock,
             random=self._random,
             defer=self._loop.call_soon,
+            coordinators=self.coordinators.facades,
         )
 
     # Start.
@@ -178,6 +198,7 @@ class BrokerServer:
                     on_broker=self._broker_config_changed,
                 ),
                 ReplicaPublisher(node_id, self.replicas, self.logs, self._replica_placed),
+                self.coordinators.publisher,
                 ProgressPublisher(self._metadata_applied),
             ]
         )
@@ -239,6 +260,7 @@ class BrokerServer:
 
     def stop(self) -> None:
         """Answer everybody who waits and close the logs, so that the next start is quick."""
+        self.coordinators.close()
         self.replicas.stop()
         self._keeper.stop(self.broker_epoch)
 
@@ -357,3 +379,7 @@ class BrokerServer:
     def _tick_replicas(self) -> None:
         self.replicas.tick()
         self._replicas_alarm.set(self.replicas.next_deadline_ms())
+
+    def _tick_coordinators(self) -> None:
+        self.coordinators.tick()
+        self._coordinators_alarm.set(self.coordinators.next_deadline_ms())

@@ -28,6 +28,8 @@ from millstream.config import (
 )
 from millstream.config.validation import raise_for
 from millstream.controller.config import ControllerConfig
+from millstream.coordinator.group.config import GroupConfig
+from millstream.coordinator.transaction.config import TransactionConfig
 from millstream.metadata.metadata_log import MetadataLogConfig
 from millstream.metadata.snapshots import SnapshotConfig
 from millstream.network.config import SocketServerConfig
@@ -150,6 +152,8 @@ class NodeConfig:
         SnapshotConfig,
         ReplicaConfig,
         ServerConfig,
+        GroupConfig,
+        TransactionConfig,
     )
 
     process: ProcessConfig
@@ -164,6 +168,8 @@ class NodeConfig:
     snapshots: SnapshotConfig
     replicas: ReplicaConfig
     server: ServerConfig
+    groups: GroupConfig
+    transactions: TransactionConfig
     given: Mapping[str, str]
     """What the user said, by Kafka's key."""
     warnings: tuple[str, ...] = ()
@@ -235,6 +241,8 @@ def node_config(given: Mapping[str, str], unknown_variables: Iterable[str] = ())
         snapshots=read(SnapshotConfig),
         replicas=read(ReplicaConfig),
         server=read(ServerConfig),
+        groups=read(GroupConfig),
+        transactions=read(TransactionConfig),
         given=dict(given),
         warnings=tuple(_warnings(given, unknown_variables)),
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from millstream.coordinator.decision import ProducerStamp
+from millstream.coordinator.routing import partition_for
 from millstream.errors import (
     ApiError,
     ConcurrentTransactions,
@@ -22,13 +23,15 @@ from millstream.errors import (
     ProducerFenced,
     TransactionAbortable,
 )
+from millstream.metadata.topic_names import GROUP_OFFSETS_TOPIC
+from millstream.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from millstream.clock import Clock
     from millstream.coordinator.transaction.coordinator import TransactionCoordinator
-    from millstream.types import TopicPartition
+    from millstream.metadata.cache import KRaftMetadataCache
 
 NEW_CLIENT: Final = 2
 RETRY_MS: Final = 20
@@ -105,6 +108,45 @@ class LocalTransactionVerifier:
                 done(dict.fromkeys(wanted, _for_producer(error, adds_partitions=True)))
 
         self._transactions.add_partitions(transactional_id, producer, wanted, NEW_CLIENT, added)
+
+
+class LocalOffsetsVerifier:
+    """A `coordinator.group.ports.OffsetsTransactions`: the same for offsets of a group."""
+
+    def __init__(self, verifier: LocalTransactionVerifier, metadata: KRaftMetadataCache) -> None:
+        self._verifier = verifier
+        self._metadata = metadata
+
+    def verify(
+        self,
+        transactional_id: str,
+        stamp: ProducerStamp,
+        group_id: str,
+        done: Callable[[ApiError | None], None],
+        *,
+        adds_partition: bool,
+    ) -> None:
+        """`done` gets None if the group's offsets may be written in the transaction."""
+        count = self._metadata.partition_count(GROUP_OFFSETS_TOPIC)
+        if not count:
+            done(CoordinatorNotAvailable(f"{GROUP_OFFSETS_TOPIC} does not exist yet"))
+            return
+        partition = TopicPartition(GROUP_OFFSETS_TOPIC, partition_for(group_id, count))
+
+        def verified(errors: Mapping[TopicPartition, ApiError]) -> None:
+            error = errors.get(partition)
+            # What a Produce request calls too few replicas, a commit calls a coordinator to come.
+            is_transient = isinstance(error, NotEnoughReplicas)
+            done(CoordinatorLoadInProgress(str(error)) if is_transient else error)
+
+        self._verifier.verify(
+            transactional_id,
+            stamp.producer_id,
+            stamp.producer_epoch,
+            [partition],
+            verified,
+            adds_partitions=adds_partition,
+        )
 
 
 def _for_producer(error: ApiError, *, adds_partitions: bool) -> ApiError:

@@ -111,6 +111,10 @@ class ReplicaManager:
 
     # What there is.
 
+    def use_verifier(self, verifier: TransactionVerifier) -> None:
+        """Ask for every transaction from now on: coordinators are made after the replicas."""
+        self._verifier = verifier
+
     @property
     def partitions(self) -> Iterable[Partition]:
         """The partitions that this broker has in service."""

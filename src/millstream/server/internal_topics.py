@@ -1,7 +1,7 @@
 """The topics that coordinators keep their state in: made when somebody first needs one.
 
 FindCoordinator asks here. One request per topic is on its way to the controller at a time; who
-asks meanwhile waits for its answer too, so that a first client need not ask again.
+asks meanwhile waits too, until the topic is known here, so that a first client need not ask again.
 """
 
 from __future__ import annotations
@@ -112,5 +112,15 @@ class InternalTopics:
             reason = error_for_code(topic.error_code, topic.error_message)
             _logger.warning("topic %s could not be created: %s", name, reason)
             error = CoordinatorNotAvailable(f"{name} could not be created: {reason}")
-        for done in self._waiting.pop(name):
+        if error is not None or self._metadata.topic(name) is not None:
+            self._answer(name, error)
+
+    def note_image(self) -> None:
+        """The metadata has changed here: what was waited for may exist."""
+        for name in list(self._waiting):
+            if self._metadata.topic(name) is not None:
+                self._answer(name, None)
+
+    def _answer(self, name: str, error: ApiError | None) -> None:
+        for done in self._waiting.pop(name, ()):
             done(error)

@@ -19,6 +19,7 @@ from millstream.server.api_server import ApiServer, Handler
 from millstream.server.auto_topic_creation import AutoTopicCreationManager
 from millstream.server.config_descriptions import ConfigDescriptions
 from millstream.server.forwarding import FORWARDED_BY_BROKERS, fail_forwarded, forward
+from millstream.server.group_apis import group_handlers
 from millstream.server.handlers.alter_replica_log_dirs import (
     fail_alter_replica_log_dirs,
     handle_alter_replica_log_dirs,
@@ -55,10 +56,6 @@ from millstream.server.handlers.get_telemetry_subscriptions import (
     handle_get_telemetry_subscriptions,
 )
 from millstream.server.handlers.incremental_alter_configs import handle_incremental_alter_configs
-from millstream.server.handlers.init_producer_id import (
-    fail_init_producer_id,
-    handle_init_producer_id,
-)
 from millstream.server.handlers.list_config_resources import (
     fail_list_config_resources,
     handle_list_config_resources,
@@ -71,9 +68,9 @@ from millstream.server.handlers.offset_for_leader_epoch import (
 )
 from millstream.server.handlers.produce import ProduceHandler
 from millstream.server.handlers.push_telemetry import fail_push_telemetry, handle_push_telemetry
-from millstream.server.producer_ids import ProducerIdManager
 from millstream.server.replica_moves import ReplicaMoves
 from millstream.server.telemetry import ClientMetricsManager
+from millstream.server.transaction_apis import transaction_handlers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -85,6 +82,7 @@ if TYPE_CHECKING:
     from millstream.network.request import Outcome, Request, Response
     from millstream.replica.replica_manager import ReplicaManager
     from millstream.server.config import ServerConfig
+    from millstream.server.coordinators import Coordinators
     from millstream.server.ports import BrokerSettings, ClientTelemetrySink, ControllerChannel
     from millstream.storage.config import LogConfig
     from millstream.storage.log_manager import LogManager
@@ -115,22 +113,23 @@ class KafkaApis(ApiServer):
         clock: Clock,
         random: Random,
         defer: Callable[[Callable[[], None]], object],
+        coordinators: Coordinators,
         telemetry: ClientTelemetrySink | None = None,
     ) -> None:
         """Touches nothing, starts nothing. `defer` is the loop's `call_soon`.
 
         Without a receiver of `telemetry` clients are not told that they could push metrics.
         """
-        self._produce = ProduceHandler(replicas, metadata)
+        self._produce = ProduceHandler(replicas, metadata, clock)
         self._fetch = FetchHandler(replicas, metadata, clock)
         auto_creation = AutoTopicCreationManager(controller, config, clock)
-        producer_ids = ProducerIdManager(node_id, broker_epoch, controller, clock)
         descriptions = ConfigDescriptions(node_id, settings, metadata, topic_defaults)
         moves = ReplicaMoves(node_id, replicas, logs, controller, broker_epoch, clock, defer)
         handlers = {
-            **_data_handlers(replicas, producer_ids, moves),
+            **_data_handlers(replicas, moves),
             **_metadata_handlers(metadata, auto_creation, config, cluster_id, random),
             **_config_handlers(node_id, metadata, descriptions, controller, clock),
+            **_coordinator_handlers(coordinators, metadata),
         }
         forwarded = Handler(partial(forward, controller=controller, clock=clock), fail_forwarded)
         handlers |= dict.fromkeys((*FORWARDED_BY_BROKERS, ApiKey.ALTER_CONFIGS), forwarded)
@@ -184,9 +183,7 @@ def _advertised(handlers: Mapping[ApiKey, Handler]) -> dict[ApiKey, VersionRange
     return versions
 
 
-def _data_handlers(
-    replicas: ReplicaManager, producer_ids: ProducerIdManager, moves: ReplicaMoves
-) -> dict[ApiKey, Handler]:
+def _data_handlers(replicas: ReplicaManager, moves: ReplicaMoves) -> dict[ApiKey, Handler]:
     """Records and where they are."""
     return {
         ApiKey.LIST_OFFSETS: Handler(
@@ -208,10 +205,26 @@ def _data_handlers(
         ApiKey.ALTER_REPLICA_LOG_DIRS: Handler(
             partial(handle_alter_replica_log_dirs, moves=moves), fail_alter_replica_log_dirs
         ),
-        ApiKey.INIT_PRODUCER_ID: Handler(
-            partial(handle_init_producer_id, producer_ids=producer_ids), fail_init_producer_id
+    }
+
+
+def _coordinator_handlers(
+    coordinators: Coordinators, metadata: KRaftMetadataCache
+) -> dict[ApiKey, Handler]:
+    """Groups and transactions."""
+    return {
+        ApiKey.FIND_COORDINATOR: Handler(
+            partial(handle_find_coordinator, topics=coordinators.topics, metadata=metadata),
+            fail_find_coordinator,
         ),
-        ApiKey.FIND_COORDINATOR: Handler(handle_find_coordinator, fail_find_coordinator),
+        **group_handlers(coordinators.groups),
+        **transaction_handlers(
+            coordinators.transactions,
+            coordinators.producer_ids,
+            coordinators.markers,
+            coordinators.topics,
+            metadata,
+        ),
     }
 
 

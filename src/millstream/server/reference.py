@@ -17,14 +17,6 @@ if TYPE_CHECKING:
 
 _REMARKS: Final[Mapping[ApiKey, str]] = {
     ApiKey.PRODUCE: "listed from 0 because librdkafka stops compressing otherwise; 0-2 are refused",
-    ApiKey.FIND_COORDINATOR: (
-        "listed because librdkafka does without lz4 otherwise. There are no coordinators yet: "
-        "COORDINATOR_NOT_AVAILABLE for groups, TRANSACTIONAL_ID_AUTHORIZATION_FAILED for "
-        "transactions, UNSUPPORTED_VERSION for shares"
-    ),
-    ApiKey.INIT_PRODUCER_ID: (
-        "without a transactional id; with one: TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
-    ),
     ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: "only if the node has a receiver of client metrics",
     ApiKey.PUSH_TELEMETRY: "only if the node has a receiver of client metrics",
 }

@@ -11,11 +11,15 @@ from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from millstream.clock import ManualClock
+from millstream.coordinator.group.config import GroupConfig
+from millstream.coordinator.transaction.config import TransactionConfig
 from millstream.metadata.cache import KRaftMetadataCache
 from millstream.metadata.delta import MetadataDelta
 from millstream.metadata.features import SUPPORTED_FEATURES
 from millstream.metadata.image import MetadataProvenance
+from millstream.metadata.publisher import LeaderAndEpoch, LoaderManifest, ManifestKind
 from millstream.network.request import Request
+from millstream.node.coordinators import BrokerCoordinators, CoordinatorConfigs
 from millstream.protocol.api import API_BY_KEY
 from millstream.protocol.frame import SIZE_BYTES, encode_request
 from millstream.protocol.messages.create_topics import CreateTopicsRequest
@@ -104,6 +108,20 @@ class Broker:
             arm=lambda _: None,
             alterer=NoIsrChanges(),
         )
+        self.coordinators = BrokerCoordinators(
+            NODE_ID,
+            CoordinatorConfigs(GroupConfig(), TransactionConfig()),
+            given=given or {},
+            replicas=self.replicas,
+            metadata=self.metadata,
+            controller=self.channel,
+            broker_epoch=lambda: self.controller.epoch_of(NODE_ID),
+            clock=self.clock,
+            random=Random(6),
+            defer=self.events.append,
+            call_later=lambda _, call: self.events.append(call),
+            arm=lambda _: None,
+        )
         self.apis = KafkaApis(
             node_id=NODE_ID,
             cluster_id=CLUSTER_ID,
@@ -119,6 +137,7 @@ class Broker:
             clock=self.clock,
             random=Random(5),
             defer=self.events.append,
+            coordinators=self.coordinators.facades,
             telemetry=self.sink if with_telemetry else None,
         )
         self.publish()
@@ -165,6 +184,8 @@ class Broker:
         self.metadata.image = image
         if delta.touches("topics"):
             self.replicas.apply(delta.topics, image.topics)
+        manifest = LoaderManifest(ManifestKind.LOG_DELTA, image.provenance, LeaderAndEpoch(1, 1))
+        self.coordinators.publisher.publish(delta, image, manifest)
 
     def settle(self) -> None:
         """Let everything deferred happen."""
@@ -175,6 +196,7 @@ class Broker:
         """Let time pass, and what becomes due happen."""
         self.manual_clock.advance(ms)
         self.replicas.tick()
+        self.coordinators.tick()
         self.settle()
 
     # Requests.

@@ -6,14 +6,24 @@ from typing import TYPE_CHECKING, Any, Final
 
 from millstream.protocol.api import ApiKey
 from millstream.protocol.messages import (
+    add_offsets_to_txn,
     alter_replica_log_dirs,
     delete_records,
     delete_topics,
     describe_configs,
     describe_producers,
+    end_txn,
+    heartbeat,
     incremental_alter_configs,
+    join_group,
+    leave_group,
     list_offsets,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
     offset_for_leader_epoch,
+    sync_group,
+    txn_offset_commit,
 )
 from millstream.protocol.messages.api_versions import ApiVersionsRequest
 from millstream.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -139,12 +149,62 @@ def _delete_topics(broker: Broker, version: int) -> Message:
     )
 
 
+def _coordinated(make: Callable[[int], Message]) -> Callable[[Broker, int], Message]:
+    """A request to a coordinator whose topics exist; it knows no group and no producer."""
+
+    def made(broker: Broker, version: int) -> Message:
+        for key_type in (0, 1):
+            broker.ask(find_coordinator_request(4, key_type), 4)
+        return make(version)
+
+    return made
+
+
 def _push_telemetry(broker: Broker, version: int) -> Message:
     known = broker.ask(GetTelemetrySubscriptionsRequest())
     return PushTelemetryRequest(
         client_instance_id=known.client_instance_id, subscription_id=known.subscription_id
     )
 
+
+def _offset_fetch(version: int) -> Message:
+    if version < 8:
+        topic = offset_fetch.OffsetFetchRequestTopic(name=TOPIC, partition_indexes=[0])
+        return offset_fetch.OffsetFetchRequest(group_id="g", topics=[topic])
+    group = offset_fetch.OffsetFetchRequestGroup(group_id="g", topics=None)
+    return offset_fetch.OffsetFetchRequest(groups=[group])
+
+
+def _leave_group(version: int) -> Message:
+    if version < 3:
+        return leave_group.LeaveGroupRequest(group_id="g", member_id="m")
+    return leave_group.LeaveGroupRequest(
+        group_id="g", members=[leave_group.MemberIdentity(member_id="m")]
+    )
+
+
+_COORDINATED: Final[dict[ApiKey, Callable[[int], Message]]] = {
+    ApiKey.JOIN_GROUP: lambda _: join_group.JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        protocol_type="consumer",
+        protocols=[join_group.JoinGroupRequestProtocol(name="range")],
+    ),
+    ApiKey.SYNC_GROUP: lambda _: sync_group.SyncGroupRequest(group_id="g", member_id="m"),
+    ApiKey.HEARTBEAT: lambda _: heartbeat.HeartbeatRequest(group_id="g", member_id="m"),
+    ApiKey.LEAVE_GROUP: _leave_group,
+    ApiKey.OFFSET_COMMIT: lambda _: offset_commit.OffsetCommitRequest(group_id="g"),
+    ApiKey.OFFSET_FETCH: _offset_fetch,
+    ApiKey.OFFSET_DELETE: lambda _: offset_delete.OffsetDeleteRequest(group_id="g"),
+    ApiKey.TXN_OFFSET_COMMIT: lambda _: txn_offset_commit.TxnOffsetCommitRequest(
+        group_id="g", transactional_id="tx"
+    ),
+    ApiKey.ADD_OFFSETS_TO_TXN: lambda _: add_offsets_to_txn.AddOffsetsToTxnRequest(
+        transactional_id="tx", group_id="g"
+    ),
+    ApiKey.END_TXN: lambda _: end_txn.EndTxnRequest(transactional_id="tx"),
+}
 
 _MAKERS: Final[dict[ApiKey, Callable[[Broker, int], Message]]] = {
     ApiKey.PRODUCE: lambda broker, _: broker.produce_request(),
@@ -165,4 +225,5 @@ _MAKERS: Final[dict[ApiKey, Callable[[Broker, int], Message]]] = {
     ApiKey.DESCRIBE_PRODUCERS: lambda *_: describe_producers_request(),
     ApiKey.UNREGISTER_BROKER: lambda *_: UnregisterBrokerRequest(broker_id=NODE_ID),
     ApiKey.PUSH_TELEMETRY: _push_telemetry,
+    **{api: _coordinated(make) for api, make in _COORDINATED.items()},
 }

@@ -20,8 +20,7 @@ def test_lists_exactly_what_is_served() -> None:
     listed = broker.ask(NAMED).api_keys
 
     assert {each.api_key for each in listed} == set(broker.apis.apis)
-    assert ApiKey.JOIN_GROUP not in broker.apis.apis
-    assert ApiKey.END_TXN not in broker.apis.apis
+    assert ApiKey.STREAMS_GROUP_HEARTBEAT not in broker.apis.apis
     assert all(
         (each.min_version, each.max_version) == tuple(broker.apis.apis[ApiKey(each.api_key)])
         for each in listed
@@ -104,9 +103,9 @@ def test_produce_before_version_3_ends_the_connection(version: int) -> None:
 
 def test_an_api_that_is_not_served_ends_the_connection() -> None:
     broker = Broker()
-    request = frame_request(encode_request(ApiKey.HEARTBEAT.request(), 4, 1))
+    request = frame_request(encode_request(ApiKey.STREAMS_GROUP_HEARTBEAT.request(), 0, 1))
 
-    with pytest.raises(DecodeError, match="API key 12 is not served"):
+    with pytest.raises(DecodeError, match="API key 88 is not served"):
         broker.apis.handle(request)
 
 

@@ -12,13 +12,12 @@ from millstream.errors import (
     CoordinatorNotAvailable,
     InvalidRecord,
     InvalidRequest,
+    InvalidTransactionTimeout,
     NotController,
     TelemetryTooLarge,
     ThrottlingQuotaExceeded,
-    TransactionalIdAuthorizationFailed,
     UnknownSubscriptionId,
     UnsupportedCompressionType,
-    UnsupportedVersion,
 )
 from millstream.metadata.configs import ResourceType
 from millstream.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
@@ -31,7 +30,7 @@ from millstream.records import Compression, compress
 from millstream.server.config import ServerConfig
 from millstream.types import Uuid
 from tests.unit.server.fakes import Client
-from tests.unit.server.harness import Broker
+from tests.unit.server.harness import NODE_ID, Broker
 from tests.unit.server.requests import alter_request, find_coordinator_request
 
 IDEMPOTENT = InitProducerIdRequest(transactional_id=None)
@@ -81,7 +80,11 @@ class TestProducerIds:
     @pytest.mark.parametrize(
         ("fields", "code"),
         [
-            ({"transactional_id": "tx"}, TransactionalIdAuthorizationFailed.code),
+            ({"transactional_id": "tx"}, InvalidTransactionTimeout.code),
+            (
+                {"transactional_id": "tx", "transaction_timeout_ms": 1},
+                CoordinatorNotAvailable.code,
+            ),
             ({"transactional_id": ""}, InvalidRequest.code),
             ({"transactional_id": None, "producer_id": 5}, InvalidRequest.code),
             ({"transactional_id": None, "producer_epoch": 5}, InvalidRequest.code),
@@ -93,22 +96,50 @@ class TestProducerIds:
 
 @pytest.mark.parametrize("version", range(7))
 @pytest.mark.parametrize(
-    ("key_type", "code"),
-    [
-        (0, CoordinatorNotAvailable.code),
-        (1, TransactionalIdAuthorizationFailed.code),
-        (2, UnsupportedVersion.code),
-        (9, InvalidRequest.code),
-    ],
+    ("key_type", "topic"), [(0, "__consumer_offsets"), (1, "__transaction_state")]
 )
-def test_there_is_no_coordinator_of_any_kind(version: int, key_type: int, code: int) -> None:
+def test_a_coordinator_is_the_leader_of_the_keys_partition(
+    version: int, key_type: int, topic: str
+) -> None:
+    broker = Broker()
     if version == 0:
-        key_type, code = 0, CoordinatorNotAvailable.code
+        key_type, topic = 0, "__consumer_offsets"
 
+    answer = broker.ask(find_coordinator_request(version, key_type), version)
+
+    found = answer if version < 4 else answer.coordinators[0]
+    assert (found.error_code, found.node_id) == (0, NODE_ID)
+    assert found.port > 0
+    assert broker.metadata.partition_count(topic) == 50
+    assert broker.metadata.topic_config(topic)["cleanup.policy"] == "compact"
+
+
+@pytest.mark.parametrize(("version", "key_type"), [(3, 9), (6, 9), (5, 2)])
+def test_there_are_no_coordinators_of_other_kinds(version: int, key_type: int) -> None:
     answer = Broker().ask(find_coordinator_request(version, key_type), version)
 
     found = answer if version < 4 else answer.coordinators[0]
-    assert (found.error_code, found.node_id) == (code, -1)
+    assert (found.error_code, found.node_id) == (InvalidRequest.code, -1)
+
+
+def test_a_topic_that_cannot_be_made_is_no_coordinator() -> None:
+    broker = Broker(given={"offsets.topic.replication.factor": "3"})
+
+    answer = broker.ask(find_coordinator_request(4))
+
+    assert answer.coordinators[0].error_code == CoordinatorNotAvailable.code
+    assert broker.metadata.topic("__consumer_offsets") is None
+
+
+def test_all_who_ask_meanwhile_get_the_answer() -> None:
+    broker = Broker()
+    broker.channel.is_holding = True
+    calls = [broker.call(find_coordinator_request(4)) for _ in range(3)]
+    assert all(call.is_pending for call in calls)
+
+    broker.channel.release()
+
+    assert [call.response.coordinators[0].node_id for call in calls] == [NODE_ID] * 3
 
 
 class TestTelemetry:

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from millstream.errors import CoordinatorNotAvailable, KafkaStorageError, UnknownServerError
+from millstream.errors import (
+    ApiError,
+    GroupIdNotFound,
+    InvalidProducerIdMapping,
+    KafkaStorageError,
+    MemberIdRequired,
+    UnknownMemberId,
+    UnknownServerError,
+)
 from millstream.protocol.api import ApiKey
 from millstream.protocol.frame import encode_request
 from millstream.protocol.message import Struct
@@ -23,6 +31,17 @@ SERVED = [
     for version in range(api.released.lowest, api.released.highest + 1)
 ]
 """Every version that is answered; Produce is listed from 0 but answered from 3."""
+
+STRANGERS: dict[ApiKey, tuple[type[ApiError], ...]] = {
+    ApiKey.JOIN_GROUP: (MemberIdRequired,),
+    ApiKey.SYNC_GROUP: (UnknownMemberId,),
+    ApiKey.HEARTBEAT: (UnknownMemberId,),
+    ApiKey.LEAVE_GROUP: (UnknownMemberId,),
+    ApiKey.OFFSET_DELETE: (GroupIdNotFound,),
+    ApiKey.ADD_OFFSETS_TO_TXN: (InvalidProducerIdMapping,),
+    ApiKey.END_TXN: (InvalidProducerIdMapping,),
+}
+"""What a coordinator says to somebody it does not know."""
 
 every_version = pytest.mark.parametrize(
     ("api", "version"), SERVED, ids=[f"{api.api_name}-{version}" for api, version in SERVED]
@@ -47,9 +66,10 @@ def test_a_request_is_answered_in_its_version(api: ApiKey, version: int) -> None
 
     call = broker.call(request_for(api, version, broker), version)
 
-    expected = {CoordinatorNotAvailable.code} if api is ApiKey.FIND_COORDINATOR else set()
+    if call.is_pending:
+        broker.pass_time(3_000)  # The first rebalance of a group waits for more members.
     assert type(call.response) is api.response
-    assert set(error_codes(call.response)) == expected
+    assert set(error_codes(call.response)) <= {each.code for each in STRANGERS.get(api, ())}
 
 
 @every_version

@@ -23,7 +23,7 @@ def test_the_page_is_current() -> None:
 
 
 def test_the_page_names_what_is_missing() -> None:
-    assert "JoinGroup" in rendered().split("Not yet:")[1]
+    assert "StreamsGroupHeartbeat" in rendered().split("Not yet:")[1]
 
 
 if __name__ == "__main__":

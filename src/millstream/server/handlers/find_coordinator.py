@@ -1,71 +1,117 @@
-"""FindCoordinator 0-6: which broker coordinates a group, a transaction or a share group.
+"""FindCoordinator 0-6: which broker coordinates a group, a transaction or a share partition.
 
-There are no coordinators yet. The API is answered all the same, because librdkafka does not use lz4
-with a broker that lacks it. Groups get COORDINATOR_NOT_AVAILABLE: consumers that assign their
-partitions themselves, but have a group id, go on fetching while they ask again in the background.
-Transactions get TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the only code after which librdkafka, like
-the Java client, gives up instead of asking for ever; share groups get UNSUPPORTED_VERSION.
-Version 4 asks for several keys at once.
+It is the leader of the partition of an internal topic that the key belongs to. The topic is made if
+it does not exist, and the answer waits for that. Version 4 asks for several keys at once.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
+from millstream.coordinator.routing import partition_for
 from millstream.errors import (
     ApiError,
     CoordinatorNotAvailable,
     InvalidRequest,
-    TransactionalIdAuthorizationFailed,
-    UnsupportedVersion,
+)
+from millstream.metadata.topic_names import (
+    GROUP_OFFSETS_TOPIC,
+    SHARE_STATE_TOPIC,
+    TRANSACTION_STATE_TOPIC,
 )
 from millstream.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 
 if TYPE_CHECKING:
+    from millstream.metadata.cache import KRaftMetadataCache
     from millstream.protocol.messages.find_coordinator import FindCoordinatorRequest
     from millstream.server.exchange import Exchange
+    from millstream.server.internal_topics import InternalTopics
 
-_GROUP, _TRANSACTION, _SHARE = 0, 1, 2
+_SHARE: Final = 2
+_TOPICS: Final = {
+    0: GROUP_OFFSETS_TOPIC,
+    1: TRANSACTION_STATE_TOPIC,
+    _SHARE: SHARE_STATE_TOPIC,
+}
 _NO_NODE: Final = -1
 _SEVERAL_SINCE: Final = 4
+_SHARE_SINCE: Final = 6
+_SHARE_KEY: Final = re.compile(r".+:[A-Za-z0-9_-]{22}:\d+", re.DOTALL)
 
 
 def handle_find_coordinator(
-    request: FindCoordinatorRequest, exchange: Exchange
-) -> FindCoordinatorResponse:
-    """Say for each key that there is no coordinator."""
-    return fail_find_coordinator(request, _absence(request.key_type), exchange.version)
+    request: FindCoordinatorRequest,
+    exchange: Exchange,
+    topics: InternalTopics,
+    metadata: KRaftMetadataCache,
+) -> None:
+    """Say for each key which broker it is."""
+    topic = _TOPICS.get(request.key_type)
+    if topic is None or (request.key_type == _SHARE and exchange.version < _SHARE_SINCE):
+        raise InvalidRequest(f"there are no coordinators of type {request.key_type}")
+
+    def ensured(error: ApiError | None) -> None:
+        if error is not None:
+            exchange.answer(fail_find_coordinator(request, error, exchange.version))
+            return
+        found = [
+            _find(key, request.key_type, topic, exchange.listener, metadata)
+            for key in _keys(request, exchange.version)
+        ]
+        exchange.answer(_response(found, exchange.version))
+
+    topics.ensure(topic, ensured)
 
 
 def fail_find_coordinator(
     request: FindCoordinatorRequest, error: ApiError, version: int
 ) -> FindCoordinatorResponse:
     """Every key gets the error."""
-    if version < _SEVERAL_SINCE:
-        return FindCoordinatorResponse(
-            error_code=error.code, error_message=str(error), node_id=_NO_NODE, port=_NO_NODE
-        )
+    return _response([_failed(key, error) for key in _keys(request, version)], version)
+
+
+def _keys(request: FindCoordinatorRequest, version: int) -> list[str]:
+    return [request.key] if version < _SEVERAL_SINCE else request.coordinator_keys
+
+
+def _response(found: list[Coordinator], version: int) -> FindCoordinatorResponse:
+    if version >= _SEVERAL_SINCE:
+        return FindCoordinatorResponse(coordinators=found)
+    (only,) = found
     return FindCoordinatorResponse(
-        coordinators=[
-            Coordinator(
-                key=key,
-                node_id=_NO_NODE,
-                port=_NO_NODE,
-                error_code=error.code,
-                error_message=str(error),
-            )
-            for key in request.coordinator_keys
-        ]
+        error_code=only.error_code,
+        error_message=only.error_message,
+        node_id=only.node_id,
+        host=only.host,
+        port=only.port,
     )
 
 
-def _absence(key_type: int) -> ApiError:
-    if key_type == _GROUP:
-        return CoordinatorNotAvailable("this broker does not coordinate groups yet")
-    if key_type == _TRANSACTION:
-        return TransactionalIdAuthorizationFailed(
-            "this broker does not coordinate transactions yet"
-        )
-    if key_type == _SHARE:
-        return UnsupportedVersion("this broker does not coordinate share groups yet")
-    return InvalidRequest(f"there are no coordinators of type {key_type}")
+def _find(
+    key: str, key_type: int, topic: str, listener: str, metadata: KRaftMetadataCache
+) -> Coordinator:
+    if key_type == _SHARE and not _SHARE_KEY.fullmatch(key):
+        return _failed(key, InvalidRequest(f"{key!r} is not group:topic-id:partition"))
+    count = metadata.partition_count(topic)
+    if not count:
+        return _failed(key, CoordinatorNotAvailable(f"{topic} does not exist yet"))
+    partition = partition_for(key, count)
+    endpoint = metadata.leader_endpoint(topic, partition, listener)
+    leader = metadata.leader_of(topic, partition)
+    if endpoint is None or leader is None:
+        return _failed(key, CoordinatorNotAvailable(f"{topic}-{partition} has no leader now"))
+    return Coordinator(
+        key=key, node_id=leader, host=endpoint.host, port=endpoint.port, error_message=None
+    )
+
+
+def _failed(key: str, error: ApiError) -> Coordinator:
+    return Coordinator(
+        key=key,
+        node_id=_NO_NODE,
+        host="",
+        port=_NO_NODE,
+        error_code=error.code,
+        error_message=str(error),
+    )

@@ -1,35 +1,38 @@
-"""InitProducerId 0-5: an id for an idempotent producer.
-
-A transactional id needs a transaction coordinator, which there is none of yet: such a request gets
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which every client takes as final. After others, such as
-COORDINATOR_NOT_AVAILABLE or UNSUPPORTED_VERSION, some of them try for ever.
-"""
+"""InitProducerId 0-5: an id for an idempotent producer, or the next epoch of a transactional one."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from millstream.errors import ApiError, InvalidRequest, TransactionalIdAuthorizationFailed
+from millstream.coordinator.transaction.coordinator import expected_producer
+from millstream.errors import ApiError, InvalidProducerEpoch, ProducerFenced
 from millstream.protocol.messages.init_producer_id import InitProducerIdResponse
 
 if TYPE_CHECKING:
+    from millstream.coordinator.decision import ProducerStamp
+    from millstream.coordinator.transaction.coordinator import TransactionCoordinator
     from millstream.protocol.messages.init_producer_id import InitProducerIdRequest
     from millstream.server.exchange import Exchange
     from millstream.server.producer_ids import ProducerIdManager
 
-_NO_ID: Final = -1
+_FENCED_SINCE: Final = 4
+"""Older producers know PRODUCER_FENCED as INVALID_PRODUCER_EPOCH."""
 
 
 def handle_init_producer_id(
-    request: InitProducerIdRequest, exchange: Exchange, producer_ids: ProducerIdManager
+    request: InitProducerIdRequest,
+    exchange: Exchange,
+    producer_ids: ProducerIdManager,
+    transactions: TransactionCoordinator,
 ) -> None:
-    """A fresh id with epoch 0, whatever id the producer had before."""
-    if request.transactional_id is not None:
-        if not request.transactional_id:
-            raise InvalidRequest("the transactional id is empty")
-        raise TransactionalIdAuthorizationFailed("this broker has no transaction coordinator")
-    if (request.producer_id == _NO_ID) != (request.producer_epoch == _NO_ID):
-        raise InvalidRequest("a producer id and its epoch are given together or not at all")
+    """Without a transactional id: a fresh id with epoch 0, whatever the producer had before."""
+    expected = expected_producer(request.producer_id, request.producer_epoch)
+
+    def initialized(answer: ProducerStamp | ApiError) -> None:
+        if isinstance(answer, ApiError):
+            exchange.answer(fail_init_producer_id(request, answer, exchange.version))
+        else:
+            exchange.answer(InitProducerIdResponse(producer_id=answer[0], producer_epoch=answer[1]))
 
     def generated(found: int | ApiError) -> None:
         if isinstance(found, ApiError):
@@ -37,11 +40,18 @@ def handle_init_producer_id(
         else:
             exchange.answer(InitProducerIdResponse(producer_id=found, producer_epoch=0))
 
-    producer_ids.generate(generated)
+    if request.transactional_id is None:
+        producer_ids.generate(generated)
+        return
+    transactions.init_producer_id(
+        request.transactional_id, request.transaction_timeout_ms, expected, initialized
+    )
 
 
 def fail_init_producer_id(
     request: InitProducerIdRequest, error: ApiError, version: int
 ) -> InitProducerIdResponse:
     """The answer without an id."""
+    if isinstance(error, ProducerFenced) and version < _FENCED_SINCE:
+        error = InvalidProducerEpoch(str(error))
     return InitProducerIdResponse(error_code=error.code, producer_epoch=-1)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 from millstream.errors import (
     ApiError,
     DecodeError,
-    InvalidProducerIdMapping,
     InvalidTopic,
     TransactionalIdAuthorizationFailed,
 )
@@ -51,6 +50,8 @@ _logger = logging.getLogger(__name__)
 _ADMIN_CLIENT_ID: Final = "__admin_client"
 """Who may write to internal topics."""
 _LEADERS_SINCE: Final = 10
+_ADDS_TO_TRANSACTION_SINCE: Final = 12
+"""From this version on a client leaves it to the leader to add partitions to a transaction."""
 
 
 class ProduceHandler:
@@ -120,12 +121,16 @@ class ProduceHandler:
         if refusal is not None:
             results = [AppendResult(refusal)] * len(entries)
             return self._answer(request, message.acks, topics, results)
+        if message.transactional_id is not None:
+            request.retain()  # The records may wait for the word of the coordinator.
         appended = self._append(
             entries,
             message.acks,
             message.timeout_ms,
             lambda late: request.complete(self._answer(request, message.acks, topics, late)),
             allows_internal=request.client_id == _ADMIN_CLIENT_ID,
+            transactional_id=message.transactional_id,
+            adds_partitions=version >= _ADDS_TO_TRANSACTION_SINCE,
         )
         if appended is None:
             return PENDING
@@ -191,15 +196,10 @@ def _topics(message: ProduceRequest, version: int) -> list[tuple[str | Uuid, lis
 
 
 def _refusal(message: ProduceRequest, entries: Sequence[AppendEntry]) -> ApiError | None:
-    """Why nothing of a request can be appended: there is no transaction coordinator."""
-    if not transactional_batches(entries):
-        return None
-    if message.transactional_id is None:
+    """Why nothing of a request can be appended."""
+    if message.transactional_id is None and transactional_batches(entries):
         return TransactionalIdAuthorizationFailed("transactional records without transactional id")
-    return InvalidProducerIdMapping(
-        f"transactional id {message.transactional_id!r} is not known: this broker has no "
-        "transaction coordinator"
-    )
+    return None
 
 
 def _partition(index: int, result: AppendResult) -> PartitionProduceResponse:

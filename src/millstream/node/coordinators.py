@@ -1,0 +1,195 @@
+"""The coordinators of a broker, from their logs to their facades.
+
+`BrokerServer` makes one, installs its publisher behind the replicas', and gives it the time. All of
+it runs on the event loop's thread.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from millstream.coordinator.group.config import GroupConfig
+from millstream.coordinator.group.coordinator import GroupCoordinator
+from millstream.coordinator.group.shard import GroupShard
+from millstream.coordinator.runtime import CoordinatorRuntime
+from millstream.coordinator.transaction.config import TransactionConfig
+from millstream.coordinator.transaction.coordinator import TransactionCoordinator
+from millstream.coordinator.transaction.shard import TransactionShard
+from millstream.metadata.topic_names import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from millstream.node.coordinator_publisher import CoordinatorPublisher
+from millstream.node.coordinator_store import CoordinatorStore
+from millstream.node.marker_sender import LocalMarkerSender
+from millstream.node.transaction_verifier import LocalOffsetsVerifier, LocalTransactionVerifier
+from millstream.protocol.records_framing import GROUP_RECORDS, TRANSACTION_RECORDS
+from millstream.server.coordinators import Coordinators
+from millstream.server.internal_topics import InternalTopic, InternalTopics
+from millstream.server.producer_ids import ProducerIdManager
+from millstream.server.txn_markers import MarkerWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from random import Random
+    from typing import Any
+
+    from millstream.clock import Clock
+    from millstream.metadata.cache import KRaftMetadataCache
+    from millstream.metadata.delta import MetadataDelta
+    from millstream.metadata.image import MetadataImage
+    from millstream.replica.replica_manager import ReplicaManager
+    from millstream.server.ports import ControllerChannel
+
+
+class CoordinatorConfigs(NamedTuple):
+    """The settings of all coordinators."""
+
+    groups: GroupConfig
+    transactions: TransactionConfig
+
+
+class BrokerCoordinators:
+    """Everything that coordinates on one broker."""
+
+    def __init__(
+        self,
+        node_id: int,
+        configs: CoordinatorConfigs,
+        *,
+        given: Mapping[str, str],
+        replicas: ReplicaManager,
+        metadata: KRaftMetadataCache,
+        controller: ControllerChannel,
+        broker_epoch: Callable[[], int],
+        clock: Clock,
+        random: Random,
+        defer: Callable[[Callable[[], None]], object],
+        call_later: Callable[[int, Callable[[], None]], object],
+        arm: Callable[[int], object],
+    ) -> None:
+        """`given` is what the user said, by Kafka's key. Leaders ask these coordinators at once."""
+        self._node_id = node_id
+        self._metadata = metadata
+        self._clock = clock
+        self._defer = defer
+        self._arm = arm
+        self._replicas = replicas
+        self._group_runtime = self._runtime(
+            GROUP_OFFSETS_TOPIC,
+            GROUP_RECORDS,
+            lambda _partition, _epoch: GroupShard(configs.groups, metadata, random),
+            configs.groups.offsets_commit_timeout_ms,
+        )
+        markers = MarkerWriter(replicas, self._group_runtime, clock)
+        self._marker_sender = LocalMarkerSender(
+            node_id,
+            metadata,
+            markers,
+            clock,
+            arm,
+            lambda ended: transactions.markers_written(ended),
+        )
+        self._transaction_runtime = self._runtime(
+            TRANSACTION_STATE_TOPIC,
+            TRANSACTION_RECORDS,
+            lambda partition, epoch: TransactionShard(
+                partition, epoch, configs.transactions, self._marker_sender
+            ),
+            configs.groups.offsets_commit_timeout_ms,
+        )
+        producer_ids = ProducerIdManager(node_id, broker_epoch, controller, clock)
+        transactions = TransactionCoordinator(
+            self._transaction_runtime, producer_ids, configs.transactions
+        )
+        verifier = LocalTransactionVerifier(transactions, clock, call_later)
+        if configs.transactions.partition_verification_enable:
+            replicas.use_verifier(verifier)
+        groups = GroupCoordinator(
+            self._group_runtime, configs.groups, LocalOffsetsVerifier(verifier, metadata)
+        )
+        topics = InternalTopics(_internal_topics(configs, given), controller, metadata, clock)
+        self.facades = Coordinators(topics, groups, transactions, markers, producer_ids)
+        """What the request handlers use."""
+        self.publisher = CoordinatorPublisher(
+            node_id,
+            {
+                GROUP_OFFSETS_TOPIC: self._group_runtime,
+                TRANSACTION_STATE_TOPIC: self._transaction_runtime,
+            },
+            self._note_image,
+        )
+
+    def next_deadline_ms(self) -> int | None:
+        """When `tick` has something to do; None if never."""
+        deadlines = (
+            self._group_runtime.next_deadline_ms(),
+            self._transaction_runtime.next_deadline_ms(),
+            self._marker_sender.next_deadline_ms(),
+        )
+        return min((each for each in deadlines if each is not None), default=None)
+
+    def tick(self) -> None:
+        """Decide and send what is due."""
+        self._group_runtime.tick()
+        self._transaction_runtime.tick()
+        self._marker_sender.tick()
+
+    def close(self) -> None:
+        """Tell everybody who waits that another broker will coordinate."""
+        self._group_runtime.close()
+        self._transaction_runtime.close()
+
+    def _runtime(
+        self,
+        topic: str,
+        codec: Any,
+        make_shard: Callable[[int, int], Any],
+        write_timeout_ms: int,
+    ) -> CoordinatorRuntime[Any]:
+        return CoordinatorRuntime(
+            topic,
+            codec=codec,
+            make_shard=make_shard,
+            store=CoordinatorStore(topic, self._replicas),
+            partition_count=lambda: self._metadata.partition_count(topic),
+            clock=self._clock,
+            defer=self._defer,
+            arm=self._arm,
+            write_timeout_ms=write_timeout_ms,
+        )
+
+    def _note_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        if delta.touches("topics") and delta.topics.deleted:
+            deleted = {topic.name: topic.id for topic in delta.topics.deleted.values()}
+            self.facades.groups.topics_deleted(deleted)
+        self.facades.topics.note_image()
+
+
+def _internal_topics(
+    configs: CoordinatorConfigs, given: Mapping[str, str]
+) -> dict[str, InternalTopic]:
+    groups, transactions = configs.groups, configs.transactions
+    return {
+        GROUP_OFFSETS_TOPIC: InternalTopic(
+            GROUP_OFFSETS_TOPIC,
+            groups.offsets_topic_num_partitions,
+            groups.offsets_topic_replication_factor,
+            "offsets.topic.replication.factor" in given,
+            {
+                "cleanup.policy": "compact",
+                "compression.type": "producer",
+                "segment.bytes": str(groups.offsets_topic_segment_bytes),
+            },
+        ),
+        TRANSACTION_STATE_TOPIC: InternalTopic(
+            TRANSACTION_STATE_TOPIC,
+            transactions.partition_count,
+            transactions.replication_factor,
+            "transaction.state.log.replication.factor" in given,
+            {
+                "cleanup.policy": "compact",
+                "compression.type": "uncompressed",
+                "unclean.leader.election.enable": "false",
+                "min.insync.replicas": str(transactions.min_isr),
+                "segment.bytes": str(transactions.segment_bytes),
+            },
+        ),
+    }
