@@ -272,12 +272,14 @@ class CoordinatorRuntime(Generic[S]):
             mapped = coordinator_error(error)
             if decision.on_committed is not None:
                 decision.on_committed(mapped)
+                self._arm_for(context)
             done(mapped)
             return
 
         def committed(error: ApiError | None) -> None:
             if decision.on_committed is not None:
                 decision.on_committed(error)
+                self._arm_for(context)
             done(decision.response if error is None else error)
 
         self._when_committed(context, committed)
