@@ -1,7 +1,8 @@
 """Log lines about what peers do wrong, at a rate that peers cannot raise.
 
 Anyone who can open a connection can send garbage; the log must stay readable then. Used by every
-part of `network` for lines a peer causes; lines about ourselves go to the logger directly.
+part of `network`, and by handlers of requests, for lines a peer causes; lines about ourselves go to
+the logger directly.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ INTERVAL_MS: Final = 10_000
 class LogLimiter:
     """Writes the first line of each kind, then one per interval that counts the others."""
 
-    __slots__ = ("_clock", "_counts", "_written_ms")
+    __slots__ = ("_clock", "_counts", "_logger", "_written_ms")
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, to: logging.Logger = logger) -> None:
         self._clock = clock
+        self._logger = to
         self._written_ms: dict[str, int] = {}
         self._counts: dict[str, int] = {}
 
@@ -46,4 +48,4 @@ class LogLimiter:
         if unwritten:
             message += " (%d more like it since the last such line)"
             arguments = (*arguments, unwritten)
-        logger.log(level, message, *arguments)
+        self._logger.log(level, message, *arguments)

@@ -9,10 +9,10 @@ import pytest
 
 from millstream.errors import (
     CorruptMessage,
+    InvalidProducerIdMapping,
     InvalidRecord,
     InvalidRequiredAcks,
     InvalidTopic,
-    NotEnoughReplicas,
     NotLeaderOrFollower,
     OutOfOrderSequenceNumber,
     TransactionalIdAuthorizationFailed,
@@ -180,7 +180,7 @@ def test_transactional_records_need_a_coordinator(broker: Broker) -> None:
     with_id = only(broker.ask(request))
 
     assert without_id.error_code == TransactionalIdAuthorizationFailed.code
-    assert with_id.error_code == NotEnoughReplicas.code, "a producer tries again"
+    assert with_id.error_code == InvalidProducerIdMapping.code
     assert broker.partition().log.log_end_offset == 0
 
 
@@ -196,6 +196,15 @@ def test_records_to_blame_are_named(broker: Broker) -> None:
     assert answer.error_code == InvalidRecord.code
     assert [each.batch_index for each in answer.record_errors] == [0]
     assert answer.error_message
+
+
+def test_bad_records_are_in_the_log_once(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "millstream.server")
+    for _ in range(5):
+        assert only(broker.produce(CORRUPT)).error_code == CorruptMessage.code
+
+    (line,) = [message for message in caplog.messages if "Refused records" in message]
+    assert line.startswith("Refused records of 10.1.2.3 (client id ")
 
 
 def test_records_that_are_missing(broker: Broker) -> None:

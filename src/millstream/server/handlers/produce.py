@@ -13,10 +13,17 @@ from typing import TYPE_CHECKING, Final
 
 from millstream.errors import (
     ApiError,
+    CorruptMessage,
     DecodeError,
+    InvalidRecord,
+    InvalidTimestamp,
     InvalidTopic,
+    MessageTooLarge,
+    RecordListTooLarge,
     TransactionalIdAuthorizationFailed,
+    UnsupportedCompressionType,
 )
+from millstream.network.log_limiter import LogLimiter
 from millstream.network.request import CLOSE, NO_RESPONSE, PENDING
 from millstream.protocol.frame import encode_response
 from millstream.protocol.messages.produce import (
@@ -37,6 +44,7 @@ from millstream.server.produce_frames import READERS, TOPIC_IDS_SINCE, WRITERS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from millstream.clock import Clock
     from millstream.metadata.cache import KRaftMetadataCache
     from millstream.network.request import Outcome, Request, Response
     from millstream.replica.append_service import AppendEntry
@@ -50,6 +58,14 @@ _logger = logging.getLogger(__name__)
 _ADMIN_CLIENT_ID: Final = "__admin_client"
 """Who may write to internal topics."""
 _LEADERS_SINCE: Final = 10
+_BAD_RECORDS: Final = (
+    CorruptMessage,
+    InvalidRecord,
+    InvalidTimestamp,
+    MessageTooLarge,
+    RecordListTooLarge,
+    UnsupportedCompressionType,
+)
 _ADDS_TO_TRANSACTION_SINCE: Final = 12
 """From this version on a client leaves it to the leader to add partitions to a transaction."""
 
@@ -57,12 +73,15 @@ _ADDS_TO_TRANSACTION_SINCE: Final = 12
 class ProduceHandler:
     """Answers Produce."""
 
-    __slots__ = ("_append", "_append_one", "_metadata")
+    __slots__ = ("_append", "_append_one", "_log", "_metadata")
 
-    def __init__(self, replicas: ReplicaManager, metadata: KRaftMetadataCache) -> None:
+    def __init__(
+        self, replicas: ReplicaManager, metadata: KRaftMetadataCache, clock: Clock
+    ) -> None:
         self._append = replicas.append
         self._append_one = replicas.append_one
         self._metadata = metadata
+        self._log = LogLimiter(clock, _logger)
 
     def handle(self, request: Request) -> Response | Outcome:
         """Append, and answer as `acks` asks."""
@@ -148,7 +167,8 @@ class ProduceHandler:
             if not failed:
                 return NO_RESPONSE
             # The client waits for no answer, so this is how it learns to refresh its metadata.
-            _logger.info(
+            self._log.info(
+                "acks=0",
                 "%s sent records with acks=0 that were refused: %s",
                 request.connection.peer_host,
                 failed[0],
@@ -166,6 +186,8 @@ class ProduceHandler:
                 answered.topic_id = topic
             response.responses.append(answered)
             for index, result in zip(indexes, in_order, strict=False):
+                if isinstance(result.error, _BAD_RECORDS):
+                    self._note_bad_records(request, topic, index, result.error)
                 partition = _partition(index, result)
                 answered.partition_responses.append(partition)
                 if partition.error_code in STALE_LEADER_CODES and version >= _LEADERS_SINCE:
@@ -182,6 +204,20 @@ class ProduceHandler:
             for each in leaders.values()
         ]
         return encode_response(response, version, request.correlation_id)
+
+    def _note_bad_records(
+        self, request: Request, topic: str | Uuid, index: int, error: ApiError
+    ) -> None:
+        """Somebody has a broken client, or a setting that does not fit it."""
+        self._log.info(
+            type(error).__name__,
+            "Refused records of %s (client id %s) for %s-%d: %s",
+            request.connection.peer_host,
+            request.client_id,
+            topic,
+            index,
+            error,
+        )
 
 
 def _topics(message: ProduceRequest, version: int) -> list[tuple[str | Uuid, list[int]]]:
