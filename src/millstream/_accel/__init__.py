@@ -17,7 +17,7 @@ __all__ = ["COMPILED", "IMPLEMENTATIONS"]
 IMPLEMENTATIONS = ("compiled", "python")
 """What MILLSTREAM_IMPL may say."""
 
-_MODULES = ("crc32c", "murmur2", "record_codec", "client_batch", "arrow")
+_MODULES = ("crc32c", "murmur2", "record_codec", "client_batch", "produce_frames", "arrow")
 
 
 def _choose(wanted: str) -> bool:

@@ -1,26 +1,27 @@
 """The common shape of Produce, read straight from the frame and answered without a message.
 
-Nearly every Produce request has one topic and one partition. The handler tries `READERS` first;
+Nearly every Produce request has one topic and one partition. The handler tries `read_single` first;
 whatever has another shape, or is damaged, gives None and goes to the generated decoder, which is
 the authority on what the bytes mean. The answer is made here only for records that were accepted.
+Both functions have a compiled twin in `_accel.produce_frames`, which runs where it was built.
 """
 
 from __future__ import annotations
 
 from struct import Struct
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
+from millstream import _accel
 from millstream.records.layout import ATTRIBUTES_AT, HEADER_SIZE, TRANSACTIONAL_BIT
 from millstream.types import Uuid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    SingleProduce: TypeAlias = tuple[int, int, bytes, int, int, int]
+    """acks, timeout, the topic as the request spells it, partition, where records begin and end."""
 
-    from millstream.replica.append_service import AppendResult
+TopicT = TypeVar("TopicT", str, Uuid)
 
-    Reader: TypeAlias = Callable[[memoryview, int, int], "SingleProduce | None"]
-    Writer: TypeAlias = Callable[[int, "SingleProduce", AppendResult], bytes]
-
+VERSION_MIN: Final = 3
 FLEXIBLE_SINCE: Final = 9
 TOPIC_IDS_SINCE: Final = 13
 _LOG_START_SINCE: Final = 5
@@ -40,36 +41,47 @@ _ONE: Final = 2
 _NO_TAGS_AT_THE_END: Final = memoryview(b"\0\0\0")
 
 
-class SingleProduce(NamedTuple):
-    """A request for one partition."""
+def read_single(buffer: memoryview, at: int, end: int, version: int) -> SingleProduce | None:
+    """The request in `buffer[at:end]` of version 3 to 13, if it is of the common shape.
 
-    acks: int
-    timeout_ms: int
-    topic: str | Uuid
-    topic_bytes: bytes
-    """The topic as the request spells it, length included: the answer spells it the same."""
-    partition: int
-    records: memoryview
-
-
-_names: dict[bytes, str] = {}
-_ids: dict[bytes, Uuid] = {}
+    A topic is spelled with its length in front, or is the 16 bytes of its id.
+    """
+    try:
+        if version < FLEXIBLE_SINCE:
+            return _read_old(buffer, at, end)
+        return _read_flexible(buffer, at, end, has_id=version >= TOPIC_IDS_SINCE)
+    except IndexError:
+        return None  # Damaged: the decoder will say how.
 
 
-def _name_of(spelled: bytes, length_bytes: int) -> str:
-    name = spelled[length_bytes:].decode()
-    if len(_names) >= _TOPICS_MAX:
-        _names.clear()
-    _names[spelled] = name
-    return name
+class SpelledTopics:
+    """Which topic some bytes of a request name: decoded once, then remembered."""
 
+    __slots__ = ("_ids", "_names")
 
-def _id_of(spelled: bytes) -> Uuid:
-    topic_id = Uuid(spelled)
-    if len(_ids) >= _TOPICS_MAX:
-        _ids.clear()
-    _ids[spelled] = topic_id
-    return topic_id
+    def __init__(self) -> None:
+        self._names: dict[bytes, str] = {}
+        self._ids: dict[bytes, Uuid] = {}
+
+    def find(self, spelled: bytes, version: int) -> str | Uuid | None:
+        """A name, an id since version 13, or None if the bytes cannot be a name."""
+        if version >= TOPIC_IDS_SINCE:
+            return self._ids.get(spelled) or self._learn(self._ids, spelled, Uuid(spelled))
+        name = self._names.get(spelled)
+        if name is not None:
+            return name
+        length_bytes = 2 if version < FLEXIBLE_SINCE else 1
+        try:
+            return self._learn(self._names, spelled, spelled[length_bytes:].decode())
+        except UnicodeDecodeError:
+            return None
+
+    @staticmethod
+    def _learn(known: dict[bytes, TopicT], spelled: bytes, topic: TopicT) -> TopicT:
+        if len(known) >= _TOPICS_MAX:
+            known.clear()
+        known[spelled] = topic
+        return topic
 
 
 def _is_transactional(buffer: memoryview, start: int) -> bool:
@@ -93,45 +105,23 @@ def _read_old(buffer: memoryview, at: int, end: int) -> SingleProduce | None:
         return None
     if _is_transactional(buffer, start):
         return None
-    spelled = bytes(buffer[name_at:at])
-    topic = _names.get(spelled) or _name_of(spelled, 2)
-    return SingleProduce(acks, timeout_ms, topic, spelled, index, buffer[start:end])
+    return acks, timeout_ms, bytes(buffer[name_at:at]), index, start, end
 
 
-def _read_named(buffer: memoryview, at: int, end: int) -> SingleProduce | None:
-    """Versions 9 to 12."""
-    if end - at < _HEAD.size + 1:
-        return None
-    transactional_id, acks, timeout_ms, topics = _HEAD.unpack_from(buffer, at)
-    at += _HEAD.size
-    length = buffer[at]
-    if transactional_id or topics != _ONE or not 1 < length < 0x80:
-        return None
-    spelled = bytes(buffer[at : at + length])
-    found = _read_partition(buffer, at + length, end)
-    if found is None:
-        return None
-    topic = _names.get(spelled) or _name_of(spelled, 1)
-    return SingleProduce(acks, timeout_ms, topic, spelled, *found)
-
-
-def _read_identified(buffer: memoryview, at: int, end: int) -> SingleProduce | None:
-    """Version 13."""
+def _read_flexible(buffer: memoryview, at: int, end: int, *, has_id: bool) -> SingleProduce | None:
+    """Versions 9 to 13."""
     if end - at < _HEAD.size + Uuid.SIZE:
         return None
     transactional_id, acks, timeout_ms, topics = _HEAD.unpack_from(buffer, at)
     at += _HEAD.size
-    if transactional_id or topics != _ONE:
+    length = Uuid.SIZE if has_id else buffer[at]
+    if transactional_id or topics != _ONE or not 1 < length < 0x80:
         return None
-    spelled = bytes(buffer[at : at + Uuid.SIZE])
-    found = _read_partition(buffer, at + Uuid.SIZE, end)
-    if found is None:
-        return None
-    topic = _ids.get(spelled) or _id_of(spelled)
-    return SingleProduce(acks, timeout_ms, topic, spelled, *found)
+    found = _read_partition(buffer, at + length, end)
+    return None if found is None else (acks, timeout_ms, bytes(buffer[at : at + length]), *found)
 
 
-def _read_partition(buffer: memoryview, at: int, end: int) -> tuple[int, memoryview] | None:
+def _read_partition(buffer: memoryview, at: int, end: int) -> tuple[int, int, int] | None:
     """One partition to the end of the frame, without tagged fields."""
     if end - at < _PARTITION.size + HEADER_SIZE:
         return None
@@ -152,7 +142,7 @@ def _read_partition(buffer: memoryview, at: int, end: int) -> tuple[int, memoryv
         return None
     if buffer[stop:end] != _NO_TAGS_AT_THE_END or _is_transactional(buffer, at):
         return None
-    return index, buffer[at:stop]
+    return index, at, stop
 
 
 _OLD_RESPONSE_HEAD: Final = Struct(">iii")
@@ -165,79 +155,32 @@ _RECORD_ERRORS_TAIL: Final = Struct(">iihqqqihi")
 _TAIL: Final = Struct(">bihqqqbbbbib")
 
 
-def _write_old(correlation_id: int, single: SingleProduce, result: AppendResult) -> bytes:
-    topic = single.topic_bytes
-    size = 8 + len(topic) + _OLD_TAIL.size
-    return b"".join(
-        (
-            _OLD_RESPONSE_HEAD.pack(size, correlation_id, 1),
-            topic,
-            _OLD_TAIL.pack(
-                1, single.partition, 0, result.base_offset, result.log_append_time_ms, 0
-            ),
-        )
-    )
-
-
-def _write_log_start(correlation_id: int, single: SingleProduce, result: AppendResult) -> bytes:
-    topic = single.topic_bytes
-    _, base_offset, append_time, log_start = result
-    size = 8 + len(topic) + _LOG_START_TAIL.size
-    return b"".join(
-        (
-            _OLD_RESPONSE_HEAD.pack(size, correlation_id, 1),
-            topic,
-            _LOG_START_TAIL.pack(1, single.partition, 0, base_offset, append_time, log_start, 0),
-        )
-    )
-
-
-def _write_record_errors(correlation_id: int, single: SingleProduce, result: AppendResult) -> bytes:
-    topic = single.topic_bytes
-    _, base_offset, append_time, log_start = result
-    size = 8 + len(topic) + _RECORD_ERRORS_TAIL.size
-    return b"".join(
-        (
-            _OLD_RESPONSE_HEAD.pack(size, correlation_id, 1),
-            topic,
-            _RECORD_ERRORS_TAIL.pack(
-                1, single.partition, 0, base_offset, append_time, log_start, 0, -1, 0
-            ),
-        )
-    )
-
-
-def _write(correlation_id: int, single: SingleProduce, result: AppendResult) -> bytes:
-    """Versions 9 to 13."""
-    topic = single.topic_bytes
-    _, base_offset, append_time, log_start = result
-    size = 6 + len(topic) + _TAIL.size
-    return b"".join(
-        (
-            _RESPONSE_HEAD.pack(size, correlation_id, 0, _ONE),
-            topic,
-            _TAIL.pack(
-                _ONE, single.partition, 0, base_offset, append_time, log_start, 1, 0, 0, 0, 0, 0
-            ),
-        )
-    )
-
-
-def _reader(version: int) -> Reader:
-    if version < FLEXIBLE_SINCE:
-        return _read_old
-    return _read_named if version < TOPIC_IDS_SINCE else _read_identified
-
-
-def _writer(version: int) -> Writer:
+def write_single(
+    version: int,
+    correlation_id: int,
+    topic: bytes,
+    partition: int,
+    base_offset: int,
+    append_time_ms: int,
+    log_start: int,
+) -> bytes:
+    """The frame that answers a request whose records were accepted; `topic` as it was spelled."""
+    placed = (partition, 0, base_offset, append_time_ms)
     if version >= FLEXIBLE_SINCE:
-        return _write
+        tail = _TAIL.pack(_ONE, *placed, log_start, 1, 0, 0, 0, 0, 0)
+        head = _RESPONSE_HEAD.pack(6 + len(topic) + len(tail), correlation_id, 0, _ONE)
+        return b"".join((head, topic, tail))
     if version >= _RECORD_ERRORS_SINCE:
-        return _write_record_errors
-    return _write_log_start if version >= _LOG_START_SINCE else _write_old
+        tail = _RECORD_ERRORS_TAIL.pack(1, *placed, log_start, 0, -1, 0)
+    elif version >= _LOG_START_SINCE:
+        tail = _LOG_START_TAIL.pack(1, *placed, log_start, 0)
+    else:
+        tail = _OLD_TAIL.pack(1, *placed, 0)
+    head = _OLD_RESPONSE_HEAD.pack(8 + len(topic) + len(tail), correlation_id, 1)
+    return b"".join((head, topic, tail))
 
 
-READERS: Final = {version: _reader(version) for version in range(3, 14)}
-"""By version: reads `buffer[at:end]`, or gives None if it is not of the common shape."""
-WRITERS: Final = {version: _writer(version) for version in range(3, 14)}
-"""By version: the frame that answers a request whose records were accepted."""
+plain_read_single, plain_write_single = read_single, write_single
+"""The twins in Python, whichever runs."""
+if not TYPE_CHECKING and _accel.COMPILED:
+    from millstream._accel.produce_frames import read_single, write_single

@@ -39,7 +39,13 @@ from millstream.replica.append_service import ACKS_NONE, AppendResult
 from millstream.replica.transaction_verification import transactional_batches
 from millstream.server.bodies import read_body
 from millstream.server.leaders import STALE_LEADER_CODES, find_leader
-from millstream.server.produce_frames import READERS, TOPIC_IDS_SINCE, WRITERS
+from millstream.server.produce_frames import (
+    TOPIC_IDS_SINCE,
+    VERSION_MIN,
+    SpelledTopics,
+    read_single,
+    write_single,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,7 +56,6 @@ if TYPE_CHECKING:
     from millstream.replica.append_service import AppendEntry
     from millstream.replica.replica_manager import ReplicaManager
     from millstream.server.leaders import KnownLeader
-    from millstream.server.produce_frames import SingleProduce
     from millstream.types import Uuid
 
 _logger = logging.getLogger(__name__)
@@ -73,7 +78,7 @@ _ADDS_TO_TRANSACTION_SINCE: Final = 12
 class ProduceHandler:
     """Answers Produce."""
 
-    __slots__ = ("_append", "_append_one", "_log", "_metadata")
+    __slots__ = ("_append", "_append_one", "_log", "_metadata", "_topics")
 
     def __init__(
         self, replicas: ReplicaManager, metadata: KRaftMetadataCache, clock: Clock
@@ -81,33 +86,37 @@ class ProduceHandler:
         self._append = replicas.append
         self._append_one = replicas.append_one
         self._metadata = metadata
+        self._topics = SpelledTopics()
         self._log = LogLimiter(clock, _logger)
 
     def handle(self, request: Request) -> Response | Outcome:
         """Append, and answer as `acks` asks."""
-        reader = READERS.get(request.api_version)
-        if reader is None:
-            raise DecodeError("Produce before version 3 is not served", version=request.api_version)
-        try:
-            single = reader(request.buffer, request.body, request.end)
-        except (IndexError, UnicodeDecodeError):
-            single = None  # Damaged: the decoder will say how.
-        if single is None:
+        version = request.api_version
+        if version < VERSION_MIN:
+            raise DecodeError("Produce before version 3 is not served", version=version)
+        buffer = request.buffer
+        single = read_single(buffer, request.body, request.end, version)
+        topic = None if single is None else self._topics.find(single[2], version)
+        if single is None or topic is None:
             return self._handle_any(request)
-        result = self._append_one(single.topic, single.partition, single.records, single.acks)
-        if result is not None:
-            return self._answer_single(request, single, (result,))
-        results = self._append(
-            ((single.topic, single.partition, single.records),),
-            single.acks,
-            single.timeout_ms,
-            lambda late: request.complete(self._answer_single(request, single, late)),
-        )
-        if results is None:
-            return PENDING
-        if type(results[0].error) is InvalidTopic and request.client_id == _ADMIN_CLIENT_ID:
-            return self._handle_any(request)
-        return self._answer_single(request, single, results)
+        acks, timeout_ms, spelled, index, start, stop = single
+        records = buffer[start:stop]
+        result = self._append_one(topic, index, records, acks)
+        if result is None:
+            results = self._append(
+                ((topic, index, records),),
+                acks,
+                timeout_ms,
+                lambda late: request.complete(
+                    self._answer_single(request, acks, topic, spelled, index, late[0])
+                ),
+            )
+            if results is None:
+                return PENDING
+            result = results[0]
+            if type(result.error) is InvalidTopic and request.client_id == _ADMIN_CLIENT_ID:
+                return self._handle_any(request)
+        return self._answer_single(request, acks, topic, spelled, index, result)
 
     def fail(self, request: Request, error: ApiError) -> Response | Outcome:
         """The answer that nothing was appended."""
@@ -117,14 +126,28 @@ class ProduceHandler:
         return self._answer(request, message.acks, topics, [AppendResult(error)] * count)
 
     def _answer_single(
-        self, request: Request, single: SingleProduce, results: Sequence[AppendResult]
+        self,
+        request: Request,
+        acks: int,
+        topic: str | Uuid,
+        spelled: bytes,
+        index: int,
+        result: AppendResult,
     ) -> Response | Outcome:
-        result = results[0]
-        if result.error is None:
-            if single.acks == ACKS_NONE:
-                return NO_RESPONSE
-            return WRITERS[request.api_version](request.correlation_id, single, result)
-        return self._answer(request, single.acks, [(single.topic, [single.partition])], results)
+        error, base_offset, append_time_ms, log_start = result
+        if error is not None:
+            return self._answer(request, acks, [(topic, [index])], [result])
+        if acks == ACKS_NONE:
+            return NO_RESPONSE
+        return write_single(
+            request.api_version,
+            request.correlation_id,
+            spelled,
+            index,
+            base_offset,
+            append_time_ms,
+            log_start,
+        )
 
     def _handle_any(self, request: Request) -> Response | Outcome:
         """Any shape that the protocol allows."""
