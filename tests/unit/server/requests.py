@@ -191,7 +191,9 @@ _COORDINATED: Final[dict[ApiKey, Callable[[int], Message]]] = {
         protocol_type="consumer",
         protocols=[join_group.JoinGroupRequestProtocol(name="range")],
     ),
-    ApiKey.SYNC_GROUP: lambda _: sync_group.SyncGroupRequest(group_id="g", member_id="m"),
+    ApiKey.SYNC_GROUP: lambda _: sync_group.SyncGroupRequest(
+        group_id="g", member_id="m", protocol_type="consumer", protocol_name="range"
+    ),
     ApiKey.HEARTBEAT: lambda _: heartbeat.HeartbeatRequest(group_id="g", member_id="m"),
     ApiKey.LEAVE_GROUP: _leave_group,
     ApiKey.OFFSET_COMMIT: lambda _: offset_commit.OffsetCommitRequest(group_id="g"),
