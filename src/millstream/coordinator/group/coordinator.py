@@ -202,7 +202,7 @@ class GroupCoordinator:
 
         def decide(shard: GroupShard, now: Moment) -> Decision[OffsetCommitResponse]:
             decision = shard.offsets.commit(request, caller, now)
-            shard.watch_expiry(now)
+            shard.watch_expiry(now.now_ms)
             return decision
 
         self._runtime.write(request.group_id, decide, done)
@@ -218,7 +218,7 @@ class GroupCoordinator:
 
         def decide(shard: GroupShard, now: Moment) -> Decision[TxnOffsetCommitResponse]:
             decision = shard.offsets.commit_in_transaction(request, caller, now)
-            shard.watch_expiry(now)
+            shard.watch_expiry(now.now_ms)
             return decision
 
         def verified(error: ApiError | None) -> None:

@@ -77,7 +77,8 @@ class GroupShard:
     def loaded(self, now_ms: int) -> None:
         """All that was in the log is replayed: begin to watch the time."""
         self.classic.loaded(now_ms)
-        self._watch_expiry(now_ms)
+        if self.groups:
+            self.watch_expiry(now_ms)
 
     def unloaded(self, error: ApiError) -> None:
         """Another broker coordinates from now on: tell everybody who waits."""
@@ -92,7 +93,7 @@ class GroupShard:
         """A member enters; no response if it must wait, then `respond` gets it."""
         calls = self._calls_for(request.group_id) or self.classic
         decision = calls.join(request, caller, respond, now)
-        self._watch_expiry(now.now_ms)
+        self.watch_expiry(now.now_ms)
         return decision
 
     def sync_group(
@@ -155,12 +156,9 @@ class GroupShard:
 
     # Expiry.
 
-    def watch_expiry(self, now: Moment) -> None:
-        """Something may be there that can expire: look for it in time."""
-        self._watch_expiry(now.now_ms)
-
-    def _watch_expiry(self, now_ms: int) -> None:
-        if self.groups and _EXPIRY not in self.timers:
+    def watch_expiry(self, now_ms: int) -> None:
+        """Something that can expire is there, or about to be: look for it in time."""
+        if _EXPIRY not in self.timers:
             interval_ms = self._config.offsets_retention_check_interval_ms
             self.timers.set(_EXPIRY, now_ms + interval_ms, self._expire)
 
@@ -172,5 +170,6 @@ class GroupShard:
             records += tombstones
             if is_all and group.is_empty and group.is_expirable:
                 records += group.tombstones()
-        self._watch_expiry(now.now_ms)
+        if self.groups:
+            self.watch_expiry(now.now_ms)
         return Decision(None, records, is_atomic=False)
