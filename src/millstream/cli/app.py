@@ -6,36 +6,90 @@ anything else is a fault of ours and keeps its traceback.
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
+import typer.main
 from typer.core import TyperGroup
 
-from millstream.cli import configs, consume, log_dump, offsets, perf, produce, topics
-from millstream.cli.faults import CommandFailed, ExitCode, one_line
+from millstream import __version__
+from millstream.cli.faults import CommandFailed, ExitCode, UsageFault, nearest, one_line
 from millstream.cli.output import complain
 from millstream.errors import ApiError, MillstreamError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 PROGRAM: Final = "millstream"
 
 
+class _Place(NamedTuple):
+    """Where a command is, so that only the one that is run is imported."""
+
+    module: str
+    attribute: str
+    panel: str
+
+
+_RECORDS, _CLUSTER, _NODE = "Records", "A cluster", "A node"
+COMMANDS: Final[Mapping[str, _Place]] = {
+    "produce": _Place("produce", "produce", _RECORDS),
+    "consume": _Place("consume", "consume", _RECORDS),
+    "offsets": _Place("offsets", "offsets", _RECORDS),
+    "perf": _Place("perf", "family", _RECORDS),
+    "topics": _Place("topics", "family", _CLUSTER),
+    "configs": _Place("configs", "family", _CLUSTER),
+    "cluster": _Place("cluster", "family", _CLUSTER),
+    "quorum": _Place("quorum", "family", _CLUSTER),
+    "server": _Place("server", "family", _NODE),
+    "storage": _Place("storage", "family", _NODE),
+    "log": _Place("log_dump", "family", _NODE),
+}
+"""By name, in the order of the help."""
+
+
 class _Root(TyperGroup):
-    """Turns a broken pipe into an exit code before typer does it its own way."""
+    """Imports commands when they are asked for, and ends quietly when nobody reads any more."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in self.commands and cmd_name in COMMANDS:
+            self.commands[cmd_name] = _load(cmd_name)
+        return self.commands.get(cmd_name)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            hint = nearest(args[0], COMMANDS) or "; `millstream --help` lists all"
+            raise UsageFault(f"there is no command {args[0]!r}{hint}")
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError:
-            # Python flushes at exit and would complain then.
+            # Before typer does it its own way. Python flushes at exit and would complain then.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(ExitCode.BROKEN_PIPE) from None
         return result
+
+
+def _load(name: str) -> Any:
+    place = COMMANDS[name]
+    found = getattr(importlib.import_module(f"millstream.cli.{place.module}"), place.attribute)
+    if not isinstance(found, typer.Typer):
+        single = typer.Typer(rich_markup_mode="markdown", add_completion=False)
+        single.command(name)(found)
+        found = single
+    command = typer.main.get_command(found)
+    command.name = name
+    command.rich_help_panel = place.panel  # type: ignore[attr-defined]  # Typer's own have it.
+    return command
 
 
 app = typer.Typer(
@@ -46,17 +100,26 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="An event streaming platform that speaks the Kafka protocol.",
     epilog=(
-        "Brokers are found through `--bootstrap-server` or `MILLSTREAM_BOOTSTRAP_SERVER`. "
-        "`millstream server start` runs a node; it has its own `--help`."
+        "Brokers are found through `--bootstrap-server` or `MILLSTREAM_BOOTSTRAP_SERVER`, else on "
+        "localhost:9092. `millstream --install-completion` teaches the shell to complete."
     ),
 )
-app.add_typer(topics.family, name="topics")
-app.add_typer(configs.family, name="configs")
-app.command("produce")(produce.produce)
-app.command("consume")(consume.consume)
-app.command("offsets")(offsets.offsets)
-app.add_typer(log_dump.family, name="log")
-app.add_typer(perf.family, name="perf")
+
+
+def _show_version(is_asked: bool) -> None:
+    if is_asked:
+        typer.echo(f"{PROGRAM} {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", callback=_show_version, is_eager=True),
+    ] = False,
+) -> None:
+    """An event streaming platform that speaks the Kafka protocol."""
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -87,7 +87,7 @@ def alter_configs(
     changes: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="KEY=VALUE…",
+            metavar="KEY=VALUE",
             help="`key=value` sets, `key+=value` adds to a list, `key-=value` takes from it.",
         ),
     ] = None,

@@ -58,6 +58,16 @@ class Sent(NamedTuple):
     correlation_id: int
 
 
+class FeatureLevel(NamedTuple):
+    """A feature of a cluster: what it is at, and what the broker could do."""
+
+    name: str
+    level: int
+    """0 if it is not in use."""
+    min_supported: int
+    max_supported: int
+
+
 class Connection:
     """A socket to a broker that has told its versions."""
 
@@ -65,6 +75,8 @@ class Connection:
         self.address = address
         self._correlation_id = 0
         self._versions: dict[int, VersionRange] = {}
+        self.features: tuple[FeatureLevel, ...] = ()
+        """As they were when the connection was made."""
         try:
             self._socket = socket.create_connection(address, timeout=timeout_ms / 1000)
         except OSError as error:
@@ -138,6 +150,7 @@ class Connection:
             each.api_key: VersionRange(each.min_version, each.max_version)
             for each in answer.api_keys
         }
+        self.features = _features(answer)
 
     def _ask_versions(self, version: int) -> ApiVersionsResponse:
         request = ApiVersionsRequest(
@@ -171,6 +184,14 @@ class Connection:
             self.close()
             raise _unreachable(self.address, error) from error
         return data
+
+
+def _features(answer: ApiVersionsResponse) -> tuple[FeatureLevel, ...]:
+    levels = {each.name: each.max_version_level for each in answer.finalized_features}
+    return tuple(
+        FeatureLevel(each.name, levels.get(each.name, 0), each.min_version, each.max_version)
+        for each in sorted(answer.supported_features, key=lambda each: each.name)
+    )
 
 
 def _unreachable(address: Address, error: OSError) -> Unreachable:

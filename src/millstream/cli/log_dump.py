@@ -39,7 +39,7 @@ def dump(
     paths: Annotated[
         list[str],
         typer.Argument(
-            metavar="PATH…", help="Files, or directories: of a partition or of all of a node."
+            metavar="PATH", help="Files, or directories: of a partition or of all of a node."
         ),
     ],
     records: Annotated[

@@ -1,7 +1,8 @@
 """`millstream`: where every command line begins.
 
 `server` goes straight to the node, which needs neither typer nor rich and is ready sooner
-without them. Everything else goes to `app`; without the extra `cli` one line says how to get it.
+without them; only its help looks like that of all others where they are there. Everything else
+goes to `app`; without the extra `cli` one line says how to get it.
 """
 
 from __future__ import annotations
@@ -20,17 +21,21 @@ _EXTRA: Final = ("typer", "rich")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the exit code, whose meanings `faults.ExitCode` has."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    if given[:1] == ["server"]:
+    missing = [name for name in _EXTRA if importlib.util.find_spec(name) is None]
+    if given[:1] == ["server"] and (missing or not _asks_for_help(given)):
         from millstream.node.main import main as run_node
 
         return run_node(given)
-    missing = [name for name in _EXTRA if importlib.util.find_spec(name) is None]
     if missing:
         sys.stderr.write(
             f"millstream: this command needs {' and '.join(missing)}: "
-            "pip install 'millstream[cli]' (only `server start` works without)\n"
+            "pip install 'millstream[cli]' (only `server` works without)\n"
         )
         return EXIT_USAGE
     from millstream.cli.app import run
 
     return run(given)
+
+
+def _asks_for_help(given: Sequence[str]) -> bool:
+    return "--help" in given or len(given) == 1

@@ -49,4 +49,6 @@ Settings = Annotated[
 
 def new_family(summary: str) -> typer.Typer:
     """A group of commands, such as `topics`."""
-    return typer.Typer(help=summary, no_args_is_help=True, rich_markup_mode="markdown")
+    return typer.Typer(
+        help=summary, no_args_is_help=True, rich_markup_mode="markdown", add_completion=False
+    )

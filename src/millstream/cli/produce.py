@@ -77,7 +77,7 @@ AcksOption = Annotated[AcksChoice, typer.Option("--acks", help="Who must have a 
 def produce(
     topic: Topic,
     files: Annotated[
-        list[Path] | None, typer.Argument(metavar="[FILE…]", help="Files to read; else stdin.")
+        list[Path] | None, typer.Argument(metavar="FILE", help="Files to read; else stdin.")
     ] = None,
     key_separator: Annotated[
         str | None,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Self
 
-    from millstream.cli.connection import Sent
+    from millstream.cli.connection import FeatureLevel, Sent
     from millstream.protocol.api import ApiKey
     from millstream.protocol.message import Message
 
@@ -44,6 +44,7 @@ class BrokerConnection(Protocol):
     """What a session needs of `Connection`."""
 
     address: Address
+    features: tuple[FeatureLevel, ...]
 
     def call(self, request: Message, response: type[R], timeout_ms: int) -> R:
         """Send and wait."""
@@ -158,6 +159,10 @@ class Session:
         self._topics.clear()
         self._view = None
         self.close()
+
+    def features(self) -> tuple[FeatureLevel, ...]:
+        """The features of the cluster, as a broker told when it was connected to."""
+        return self._any().features
 
     def refresh(self) -> ClusterView:
         """Everything about the cluster, anew."""

@@ -62,7 +62,7 @@ _DYNAMIC_TOPIC_SOURCE = 1
 
 Topics = Annotated[
     list[str],
-    typer.Argument(metavar="TOPIC…", help="Names of topics.", autocompletion=complete_topics),
+    typer.Argument(metavar="TOPIC", help="Names of topics.", autocompletion=complete_topics),
 ]
 
 
@@ -99,10 +99,19 @@ def list_topics(
 def create(
     topics: Topics,
     partitions: Annotated[
-        int, typer.Option("--partitions", "-p", help="How many; the broker's default if not given.")
+        int,
+        typer.Option(
+            "--partitions",
+            "-p",
+            help="How many; the broker's default if not given.",
+            show_default=False,
+        ),
     ] = _BROKER_DEFAULT,
     replication_factor: Annotated[
-        int, typer.Option("--replication-factor", "-r", help="Likewise, replicas of each.")
+        int,
+        typer.Option(
+            "--replication-factor", "-r", help="Likewise, replicas of each.", show_default=False
+        ),
     ] = _BROKER_DEFAULT,
     config: Settings = None,
     if_not_exists: Annotated[
@@ -157,7 +166,7 @@ def create(
 def describe_topics(
     topics: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[TOPIC…]", help="All if none.", autocompletion=complete_topics),
+        typer.Argument(metavar="TOPIC", help="All if none.", autocompletion=complete_topics),
     ] = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT_S,

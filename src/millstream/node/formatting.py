@@ -9,6 +9,7 @@ voters, if the quorum is a dynamic one.
 from __future__ import annotations
 
 import logging
+import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -88,6 +89,20 @@ def storage_info(config: NodeConfig, filesystem: FileSystem) -> StorageInfo:
         else:
             metas[path] = meta
     return StorageInfo(metas, tuple(unformatted))
+
+
+def configured_controllers(config: NodeConfig) -> dict[str, Endpoint]:
+    """Where the settings have the controller of this node listen, by listener.
+
+    A port of 0 stands for one that is only known once the node runs.
+    """
+    return {
+        each.listener_name: Endpoint(
+            socket.getfqdn() if each.is_everywhere else each.host, each.port
+        )
+        for each in config.network.endpoints
+        if each.listener_name in config.network.controller_names
+    }
 
 
 def format_storage(

@@ -1,4 +1,4 @@
-"""A node as a process: `millstream server start`.
+"""A node as a process: `millstream server start`, `stop` and `status`.
 
 Reads the settings, runs a `Node` until a signal comes, and leaves with a code that says how it
 went. The first SIGTERM or SIGINT stops in order, a second one at once: what was acknowledged is
@@ -10,17 +10,22 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
+import json
 import logging
 import os
 import signal
 import sys
+import time
 from typing import TYPE_CHECKING, Final
 
 from millstream.clock import SystemClock
 from millstream.errors import MillstreamError
 from millstream.node.config import known_keys, node_config
+from millstream.node.formatting import storage_info
 from millstream.node.logs import configure
+from millstream.node.processes import find_process, stop_process
 from millstream.node.properties import from_environment, parse_assignments, read_properties
+from millstream.storage.disk import DiskFileSystem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,36 +36,70 @@ if TYPE_CHECKING:
 EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
+EXIT_NOT_RUNNING: Final = 3
+"""As init scripts have it, and as commands that find no broker."""
 EXIT_FORCED: Final = 130
+
+DEFAULT_DATA: Final = "millstream-data"
+STOP_TIMEOUT_S: Final = 30.0
 
 _logger = logging.getLogger(__name__)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; the exit code."""
-    parsed = _parser().parse_args(arguments)
+    """Run `server start`, `stop` or `status`; the exit code."""
+    parsed = parser().parse_args(arguments)
     try:
-        config = _read_config(parsed, os.environ)
+        config = read_config(
+            os.environ,
+            file=parsed.config,
+            data=parsed.data,
+            listen=getattr(parsed, "listen", None),
+            settings=parsed.settings,
+        )
     except MillstreamError as error:
-        sys.stderr.write(f"millstream: {error}\n")
-        return EXIT_USAGE
-    configure(config.process.log_format, config.process.log_level)
+        return _complain(error, EXIT_USAGE)
     try:
-        return asyncio.run(_run(config))
+        match parsed.command:
+            case "stop":
+                return _stop(config, int(parsed.timeout * 1000), force=parsed.force)
+            case "status":
+                return _show_status(config, as_json=parsed.as_json)
+            case _:
+                configure(config.process.log_format, config.process.log_level)
+                return asyncio.run(_run(config))
     except MillstreamError as error:
-        sys.stderr.write(f"millstream: {error}\n")
-        return EXIT_FAILED
+        return _complain(error, EXIT_FAILED)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="millstream")
-    server = parser.add_subparsers(required=True, metavar="server").add_parser("server")
-    commands = server.add_subparsers(required=True, metavar="start")
+def parser() -> argparse.ArgumentParser:
+    """What `server` understands."""
+    root = argparse.ArgumentParser(prog="millstream")
+    server = root.add_subparsers(required=True, metavar="server").add_parser("server")
+    commands = server.add_subparsers(required=True, dest="command", metavar="start|stop|status")
     start = commands.add_parser("start", help="run a node until it is told to stop")
-    start.add_argument("--data", metavar="DIR", help="where to keep everything (log.dirs)")
+    _add_settings(start)
     start.add_argument("--listen", metavar="HOST:PORT", help="where clients connect")
-    start.add_argument("--config", metavar="FILE", help="a server.properties")
-    start.add_argument(
+    stop = commands.add_parser("stop", help="stop the node that runs on a directory, in order")
+    _add_settings(stop)
+    stop.add_argument(
+        "--timeout",
+        metavar="SECONDS",
+        type=_seconds,
+        default=STOP_TIMEOUT_S,
+        help="how long to wait for it",
+    )
+    stop.add_argument("--force", action="store_true", help="then end it at once")
+    status = commands.add_parser("status", help="whether a node runs on a directory")
+    _add_settings(status)
+    status.add_argument("--json", action="store_true", dest="as_json", help="print JSON")
+    return root
+
+
+def _add_settings(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--data", metavar="DIR", help="where it keeps everything (log.dirs)")
+    command.add_argument("--config", metavar="FILE", help="a server.properties")
+    command.add_argument(
         "--set",
         metavar="KEY=VALUE",
         action="append",
@@ -68,21 +107,94 @@ def _parser() -> argparse.ArgumentParser:
         dest="settings",
         help="a setting by Kafka's key; may be given several times and wins over all others",
     )
-    return parser
 
 
-def _read_config(parsed: argparse.Namespace, environment: Mapping[str, str]) -> NodeConfig:
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not seconds > 0:
+        raise ValueError(text)
+    return seconds
+
+
+def read_config(
+    environment: Mapping[str, str],
+    *,
+    file: str | None = None,
+    data: str | None = None,
+    listen: str | None = None,
+    settings: Sequence[str] = (),
+) -> NodeConfig:
     """The file, then the environment, then the arguments."""
-    given = read_properties(parsed.config) if parsed.config else {}
+    given = read_properties(file) if file else {}
     from_variables, unknown = from_environment(environment, known_keys())
     given |= from_variables
-    if parsed.data is not None:
-        given["log.dirs"] = parsed.data
-    if parsed.listen is not None:
-        given["listeners"] = f"PLAINTEXT://{parsed.listen}"
-    given |= parse_assignments(parsed.settings)
-    given.setdefault("log.dirs", given.get("log.dir", "millstream-data"))
+    if data is not None:
+        given["log.dirs"] = data
+    if listen is not None:
+        given["listeners"] = f"PLAINTEXT://{listen}"
+    given |= parse_assignments(settings)
+    given.setdefault("log.dirs", given.get("log.dir", DEFAULT_DATA))
     return node_config(given, unknown)
+
+
+def _complain(error: MillstreamError, code: int) -> int:
+    sys.stderr.write(f"millstream: {error}\n")
+    return code
+
+
+# Seen from outside.
+
+
+def _stop(config: NodeConfig, timeout_ms: int, *, force: bool) -> int:
+    where = ", ".join(config.directories)
+    process = find_process(config)
+    if process is None:
+        sys.stderr.write(
+            f"millstream: no server runs on {where}; if it has another directory, name it with "
+            "--data or --config\n"
+        )
+        return EXIT_FAILED
+    sys.stdout.write(f"stopping process {process.pid} on {where}\n")
+    sys.stdout.flush()
+    clock = SystemClock()
+    is_stopped = stop_process(
+        process,
+        timeout_ms=timeout_ms,
+        force=force,
+        clock=clock,
+        sleep_ms=lambda ms: time.sleep(ms / 1000),
+    )
+    if not is_stopped:
+        sys.stderr.write(
+            f"millstream: process {process.pid} is still stopping after {timeout_ms / 1000:g} s; "
+            "wait, or end it at once with --force\n"
+        )
+        return EXIT_FAILED
+    sys.stdout.write("stopped\n")
+    return EXIT_OK
+
+
+def _show_status(config: NodeConfig, *, as_json: bool) -> int:
+    process = find_process(config)
+    info = storage_info(config, DiskFileSystem())
+    meta = next(iter(info.metas.values()), None)
+    status = {
+        "running": process is not None,
+        "pid": None if process is None else process.pid,
+        "data": list(config.directories),
+        "cluster_id": info.cluster_id,
+        "node_id": None if meta is None else meta.node_id,
+    }
+    if as_json:
+        sys.stdout.write(json.dumps(status, indent=2) + "\n")
+    else:
+        state = "not running" if process is None else f"running, process {process.pid}"
+        whose = f"cluster {info.cluster_id}, node {status['node_id']}" if meta else "not formatted"
+        sys.stdout.write(f"{state}\n{', '.join(config.directories)}: {whose}\n")
+    return EXIT_OK if process is not None else EXIT_NOT_RUNNING
+
+
+# The process itself.
 
 
 async def _run(config: NodeConfig) -> int:

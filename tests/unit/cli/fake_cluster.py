@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, TypeVar
 
-from millstream.cli.connection import Address, Sent
+from millstream.cli.connection import Address, FeatureLevel, Sent
 from millstream.cli.session import Session
 from millstream.clock import SystemClock
 from millstream.errors import OffsetOutOfRange, UnknownTopicOrPartition
@@ -49,6 +49,10 @@ class FakeCluster:
     """What one broker has; also the connection to it."""
 
     address = Address("broker", 9092)
+    features: tuple[FeatureLevel, ...] = (
+        FeatureLevel("metadata.version", 30, 7, 30),
+        FeatureLevel("share.version", 0, 0, 1),
+    )
 
     def __init__(self, partitions: int = 1) -> None:
         self.logs: list[list[RecordBatch]] = [[] for _ in range(partitions)]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import millstream
-from millstream.cli.connection import Address, Connection, parse_addresses
+from millstream.cli.connection import Address, Connection, FeatureLevel, parse_addresses
 from millstream.cli.faults import Unreachable
 from millstream.errors import (
     ClusterAuthorizationFailed,
@@ -27,7 +27,11 @@ from millstream.protocol.messages import (
     MetadataRequest,
     MetadataResponse,
 )
-from millstream.protocol.messages.api_versions import ApiVersion
+from millstream.protocol.messages.api_versions import (
+    ApiVersion,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,10 +94,17 @@ class FakeSocket:
 
 
 VERSIONS = ApiVersionsResponse(
+    supported_features=[
+        SupportedFeatureKey(name="share.version", min_version=0, max_version=1),
+        SupportedFeatureKey(name="metadata.version", min_version=7, max_version=30),
+    ],
+    finalized_features=[
+        FinalizedFeatureKey(name="metadata.version", min_version_level=7, max_version_level=29)
+    ],
     api_keys=[
         ApiVersion(api_key=int(ApiKey.METADATA), min_version=0, max_version=12),
         ApiVersion(api_key=int(ApiKey.API_VERSIONS), min_version=0, max_version=4),
-    ]
+    ],
 )
 
 
@@ -134,6 +145,15 @@ def test_a_broker_learns_which_software_asks(connect: Connect) -> None:
     assert isinstance(request, ApiVersionsRequest)
     assert request.client_software_name == "millstream"
     assert request.client_software_version == millstream.__version__
+
+
+def test_a_broker_tells_the_features_of_its_cluster(connect: Connect) -> None:
+    connection, _ = connect()
+
+    assert connection.features == (
+        FeatureLevel("metadata.version", 29, 7, 30),
+        FeatureLevel("share.version", 0, 0, 1),
+    )
 
 
 def test_an_api_that_the_broker_lacks_is_refused_here(connect: Connect) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from millstream.node.main import EXIT_USAGE, _parser, _read_config, main
+from millstream.node.main import EXIT_USAGE, main, parser, read_config
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,7 +15,14 @@ if TYPE_CHECKING:
 
 
 def config_of(*arguments: str, **environment: str) -> NodeConfig:
-    return _read_config(_parser().parse_args(["server", "start", *arguments]), environment)
+    parsed = parser().parse_args(["server", "start", *arguments])
+    return read_config(
+        environment,
+        file=parsed.config,
+        data=parsed.data,
+        listen=parsed.listen,
+        settings=parsed.settings,
+    )
 
 
 def test_without_arguments_there_is_a_directory_to_work_in() -> None:
