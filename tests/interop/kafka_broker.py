@@ -25,9 +25,9 @@ _JVM = ("-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _SETTINGS = """\
 process.roles=broker,controller
 node.id={node_id}
-controller.quorum.voters={node_id}@localhost:{controller_port}
+{quorum}
 listeners=PLAINTEXT://localhost:{port},CONTROLLER://localhost:{controller_port}
-advertised.listeners=PLAINTEXT://localhost:{port}
+advertised.listeners=PLAINTEXT://localhost:{port},CONTROLLER://localhost:{controller_port}
 controller.listener.names=CONTROLLER
 inter.broker.listener.name=PLAINTEXT
 log.dirs={data}
@@ -68,16 +68,25 @@ def dump_segments(jars: Path, files: Iterable[Path], *options: str) -> str:
 class KafkaBroker:
     """One node of Apache Kafka, broker and controller, on a directory."""
 
-    def __init__(self, jars: Path, data: Path, scratch: Path) -> None:
+    def __init__(self, jars: Path, data: Path, scratch: Path, *, is_dynamic: bool = False) -> None:
+        """A dynamic quorum has its voters in the metadata, a static one in the settings."""
         self.data = data
         self._jars = jars
         self._log_path = scratch / "kafka.log"
-        self._settings_path = scratch / "server.properties"
+        self.settings_path = scratch / "server.properties"
         self._process: subprocess.Popen[bytes] | None = None
         self._port, controller_port = _free_ports(2)
-        self._settings_path.write_text(
+        controller = f"localhost:{controller_port}"
+        quorum = (
+            f"bootstrap.servers={controller}" if is_dynamic else f"voters={NODE_ID}@{controller}"
+        )
+        self.settings_path.write_text(
             _SETTINGS.format(
-                node_id=NODE_ID, port=self._port, controller_port=controller_port, data=data
+                node_id=NODE_ID,
+                port=self._port,
+                controller_port=controller_port,
+                quorum=f"controller.quorum.{quorum}",
+                data=data,
             )
         )
 
@@ -93,7 +102,7 @@ class KafkaBroker:
 
     def format(self) -> None:
         """Make the directory this broker's."""
-        arguments = ("format", "-t", CLUSTER_ID, "-c", str(self._settings_path))
+        arguments = ("format", "-t", CLUSTER_ID, "-c", str(self.settings_path))
         subprocess.run(
             ["java", *_JVM, "-cp", f"{self._jars}/*", "kafka.tools.StorageTool", *arguments],
             capture_output=True,
@@ -112,7 +121,7 @@ class KafkaBroker:
                     "-cp",
                     f"{self._jars}/*",
                     "kafka.Kafka",
-                    str(self._settings_path),
+                    str(self.settings_path),
                 ],
                 stdout=log,
                 stderr=log,

@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from millstream.clock import SystemClock
+from tests.interop.tools import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tests.interop.tools import Cluster
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(240)]
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
-BACKGROUND_SECONDS_MAX = 60
-
-
-def eventually(holds: Callable[[], bool]) -> None:
-    """Wait for what the broker does in the background."""
-    clock = SystemClock()
-    deadline_ms = clock.monotonic_ms() + 1000 * BACKGROUND_SECONDS_MAX
-    while not holds():
-        assert clock.monotonic_ms() < deadline_ms, "it did not happen"
-        time.sleep(0.1)
 
 
 def values(cluster: Cluster, topic: str, offset: int = 0) -> list[str]:
