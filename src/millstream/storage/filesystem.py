@@ -190,18 +190,25 @@ class FileSlice:
         return self.length
 
 
-def write_atomically(filesystem: FileSystem, path: str, data: ReadableBuffer) -> None:
-    """Replace a small file so that a crash leaves the old content or the new, on disk."""
+def write_atomically(
+    filesystem: FileSystem, path: str, data: ReadableBuffer, *, sync: bool = True
+) -> None:
+    """Replace a small file so that a crash leaves the old content or the new, on disk.
+
+    Without `sync` that holds when the process dies; after a power loss it may be empty or absent.
+    """
     temporary = path + TEMPORARY_SUFFIX
     filesystem.remove(temporary)
     file = filesystem.open(temporary, create=True)
     try:
         file.pwrite(data, 0)
-        file.sync()
+        if sync:
+            file.sync()
     finally:
         file.close()
     filesystem.rename(temporary, path)
-    filesystem.sync_directory(directory_of(path))
+    if sync:
+        filesystem.sync_directory(directory_of(path))
 
 
 def directory_of(path: str) -> str:

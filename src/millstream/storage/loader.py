@@ -56,6 +56,8 @@ class LoadRequest:
     """Compaction has been here, up to this offset; perhaps before the topic's policy changed."""
     is_clean: bool = False
     """Whether the last process closed the log in order: then nothing is verified."""
+    is_new: bool = False
+    """Whether the log is being made: the first flush brings its files and their names to disk."""
     producer_expiration_ms: int = 86_400_000
     verifies_transactions: bool = True
     progress: Callable[[int, int], None] | None = None
@@ -117,7 +119,7 @@ class _LogLoader:
         self._settle_epochs(end_offset)
         self._settle_producers(end_offset)
         self._sync_recovered()
-        if self._are_names_changed:
+        if self._are_names_changed and not request.is_new:
             self._filesystem.sync_directory(self._directory)
         return LoadedLog(
             self._segments,

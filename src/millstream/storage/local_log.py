@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from millstream.storage.file_names import DELETED, SEGMENT_EXTENSIONS, segment_file_name
+from millstream.storage.filesystem import directory_of
 from millstream.storage.log_results import OffsetMetadata
 from millstream.storage.segment import LogSegment
 from millstream.types import INT64_MAX
@@ -33,7 +34,7 @@ class SyncJob:
 
     __slots__ = (
         "_active_file",
-        "_directory",
+        "_directories",
         "_filesystem",
         "closed_paths",
         "end_offset",
@@ -46,7 +47,7 @@ class SyncJob:
         self.truncation_count = log.truncation_count
         self.names_version = log.names_version
         self._filesystem = log.filesystem
-        self._directory = None if log.are_names_synced else log.directory
+        self._directories = log.unsynced_directories
         self._active_file = active_file
         self.closed_paths = closed_paths
         """Files of closed segments, each with the number of its last change."""
@@ -62,10 +63,10 @@ class SyncJob:
                 continue
             file.sync()
         self._active_file.sync()
-        if self._directory is not None:
+        for directory in self._directories:
             # One that was renamed meanwhile: `move_to` sees to it that this job counts for nothing.
             with suppress(FileNotFoundError):
-                self._filesystem.sync_directory(self._directory)
+                self._filesystem.sync_directory(directory)
 
 
 class LocalLog:
@@ -73,6 +74,8 @@ class LocalLog:
 
     __slots__ = (
         "_change_count",
+        "_is_own_name_synced",
+        "_loaded_state",
         "_random",
         "_removal_version",
         "_synced_names_version",
@@ -102,11 +105,20 @@ class LocalLog:
         self.dirty_since_ms = INT64_MAX
         """When the first record was appended that no flush has taken up."""
         self._synced_names_version = 0
+        # A new log's own name is in the directory above, and on disk with the first flush.
+        self._is_own_name_synced = not request.is_new
+        if request.is_new:
+            self.names_version += 1
         self._removal_version = 0
         # Each with a number that grows, so that a job that took one earlier cannot clear it.
         self._unsynced_paths: dict[str, int] = {}
         self._change_count = 0
         self._random = random
+        self._loaded_state = self._state()
+
+    def _state(self) -> tuple[int, int, int]:
+        """Changes whenever records or files do."""
+        return self.log_end_offset, self.names_version, self.truncation_count
 
     # Appending.
 
@@ -204,9 +216,15 @@ class LocalLog:
     # The disk.
 
     @property
-    def are_names_synced(self) -> bool:
-        """Whether the directory's entries are on disk as they are."""
-        return self._synced_names_version == self.names_version
+    def unsynced_directories(self) -> list[str]:
+        """The directories whose entries are not on disk as they are, the log's own first."""
+        if self._synced_names_version == self.names_version:
+            return []
+        return [self.directory] if self._is_own_name_synced else [self.directory, self._parent]
+
+    @property
+    def _parent(self) -> str:
+        return directory_of(self.directory)
 
     def wants_flush(self, now_ms: int) -> bool:
         """Whether `flush.messages` or `flush.ms` ask for a sync."""
@@ -237,14 +255,27 @@ class LocalLog:
         for path, change in job.closed_paths.items():
             if self._unsynced_paths.get(path) == change:
                 del self._unsynced_paths[path]
-        self._synced_names_version = max(self._synced_names_version, job.names_version)
+        self._note_names_synced(job.names_version)
 
     def sync_names(self) -> None:
         """Bring the directory's entries to disk now."""
-        version = self.names_version
-        if not self.are_names_synced:
-            self.filesystem.sync_directory(self.directory)
-            self._synced_names_version = version
+        for directory in self.unsynced_directories:
+            self.filesystem.sync_directory(directory)
+        self._note_names_synced(self.names_version)
+
+    def _note_names_synced(self, version: int) -> None:
+        self._synced_names_version = max(self._synced_names_version, version)
+        self._is_own_name_synced = True
+
+    @property
+    def is_as_loaded(self) -> bool:
+        """Whether nothing has happened to the log: closing it need not touch the disk.
+
+        A new log without records counts: if a power loss takes it, the next start makes it again.
+        """
+        active = self.segments.active
+        is_whole = active.size == 0 or not active.is_changed
+        return is_whole and self._state() == self._loaded_state
 
     def close(self) -> None:
         """Finish and sync all files and let go of them. The whole log is on disk afterwards."""

@@ -68,7 +68,11 @@ class LogLifecycle:
         *,
         is_future: bool = False,
     ) -> UnifiedLog:
-        """Make an empty log; it is on disk under its name when this returns."""
+        """Make an empty log. It is on disk when its first records are, at the latest.
+
+        Until then it can be lost with the power, and is made anew by the next start: the metadata
+        knows the partition. So a thousand partitions cost no fsync.
+        """
         _require_legal(partition)
         registry = self._registry
         path = f"{directory.path}/{name}"
@@ -76,10 +80,14 @@ class LogLifecycle:
             with storage_errors(path, "creating the log"):
                 slot = directory.new_slot(partition, name, is_future=is_future)
                 registry.filesystem.make_directory(path)
+                written = None
                 if topic_id is not None:
-                    write_partition_metadata(registry.filesystem, path, topic_id)
-                log = registry.load(slot)
-                registry.filesystem.sync_directory(directory.path)
+                    written = write_partition_metadata(
+                        registry.filesystem, path, topic_id, sync=False
+                    )
+                log = registry.load(slot, is_new=True)
+                if written is not None:
+                    log.sync_with_next_flush(written)
         except KafkaStorageError as error:
             directory.logs.pop(partition, None)
             if not registry.note_error(directory, error):

@@ -127,7 +127,13 @@ class LogRegistry:
             raise
         return log
 
-    def load(self, slot: LogSlot, progress: Callable[[int, int], None] | None = None) -> UnifiedLog:
+    def load(
+        self,
+        slot: LogSlot,
+        progress: Callable[[int, int], None] | None = None,
+        *,
+        is_new: bool = False,
+    ) -> UnifiedLog:
         """Make the log of a place from its files. May run on a worker thread: publishes nothing."""
         recovery_point, log_start_offset, high_watermark = slot.checkpointed
         request = LoadRequest(
@@ -139,6 +145,7 @@ class LogRegistry:
             recovery_point=recovery_point,
             cleaned_to=slot.directory.cleaner_offsets.get(slot.partition, 0),
             is_clean=slot.is_clean,
+            is_new=is_new,
             producer_expiration_ms=self.config.producer_id_expiration_ms,
             verifies_transactions=self.config.transaction_partition_verification_enable,
             progress=progress,

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 META_PROPERTIES_FILE: Final = "meta.properties"
 PARTITION_METADATA_FILE: Final = "partition.metadata"
+_PARTITION_METADATA_START: Final = "version: 0\ntopic_id: "
+_PARTITION_METADATA_CHARS: Final = len(_PARTITION_METADATA_START) + 22
 CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
 
 _PROPERTY = re.compile(r"\s*((?:[^=:\s\\]|\\.)+)\s*[=:\s]\s*(.*)")
@@ -113,7 +115,7 @@ def read_partition_metadata(filesystem: FileSystem, directory: str) -> Uuid | No
     """The topic id of a log; None if none was written."""
     path = f"{directory}/{PARTITION_METADATA_FILE}"
     text = _read_text(filesystem, path)
-    if text is None:
+    if text is None or _is_unfinished(text):
         return None
     fields = {
         name.strip(): value.strip()
@@ -131,10 +133,26 @@ def read_partition_metadata(filesystem: FileSystem, directory: str) -> Uuid | No
     return topic_id
 
 
-def write_partition_metadata(filesystem: FileSystem, directory: str, topic_id: Uuid) -> None:
-    """Record the topic id, on disk before any record is."""
-    data = f"version: 0\ntopic_id: {topic_id}".encode()
-    write_atomically(filesystem, f"{directory}/{PARTITION_METADATA_FILE}", data)
+def _is_unfinished(text: str) -> bool:
+    """Whether a power loss took the end, or all, of what was not on disk yet.
+
+    Then the log is of the topic that has its name: before another could take the name, the rename
+    of the old log was on disk.
+    """
+    found = text.rstrip("\0")
+    return len(found) < _PARTITION_METADATA_CHARS and _PARTITION_METADATA_START.startswith(
+        found[: len(_PARTITION_METADATA_START)]
+    )
+
+
+def write_partition_metadata(
+    filesystem: FileSystem, directory: str, topic_id: Uuid, *, sync: bool = True
+) -> str:
+    """Record the topic id; the file. Without `sync` somebody else brings it to disk."""
+    path = f"{directory}/{PARTITION_METADATA_FILE}"
+    data = f"{_PARTITION_METADATA_START}{topic_id}".encode()
+    write_atomically(filesystem, path, data, sync=sync)
+    return path
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,13 +49,13 @@ class LogSegment:
         "_file",
         "_files",
         "_first_timestamp",
-        "_is_changed",
         "_is_ready",
         "_is_rebuilt",
         "_size_max",
         "base_offset",
         "created_ms",
         "indexes",
+        "is_changed",
         "roll_jitter_ms",
         "size",
     )
@@ -80,7 +80,8 @@ class LogSegment:
         self._files = SegmentFiles(filesystem, directory, base_offset, suffix)
         self._file: File | None = None
         self._first_timestamp: int | None = None
-        self._is_changed = False
+        self.is_changed = False
+        """Whether its files are not yet cut to their content."""
         self._is_ready = False
         self._is_rebuilt = False
         self.indexes = SegmentIndexes(
@@ -116,7 +117,7 @@ class LogSegment:
             roll_jitter_ms=roll_jitter_ms,
         )
         segment._file = segment._files.create_log(config)
-        segment._is_changed = segment._is_ready = True
+        segment.is_changed = segment._is_ready = True
         return segment
 
     def append(self, data: ReadableBuffer, last_offset: int, max_timestamp: int) -> None:
@@ -245,7 +246,7 @@ class LogSegment:
         """Cut the batch that has an offset and everything after it; the bytes cut."""
         head = self.find_batch(offset)
         self.indexes.truncate_to(offset)
-        self._is_changed = True
+        self.is_changed = True
         cut = 0
         if head is not None:
             cut = self.size - head.position
@@ -272,13 +273,13 @@ class LogSegment:
 
     def seal(self) -> None:
         """No more appends for now: finish the indexes and cut all files to their content."""
-        if not self._is_changed:
+        if not self.is_changed:
             return
         file = self.open_file()
         if file.size() != self.size:
             file.truncate(self.size)
         self._ready_indexes().seal()
-        self._is_changed = False
+        self.is_changed = False
 
     def release(self) -> None:
         """Give back descriptors and maps; slices handed out keep theirs. Use goes on."""
@@ -317,7 +318,7 @@ class LogSegment:
             with suppress(OSError):
                 file.truncate(position)
             raise
-        self._is_changed = True
+        self.is_changed = True
 
     def _heads_from(self, offset: int) -> Iterator[BatchHead]:
         """The heads from the batch of an offset on."""
@@ -374,7 +375,7 @@ class LogSegment:
     ) -> int:
         """Walk the log and note every batch; the end of the last good one."""
         self.indexes.clear()
-        self._is_ready = self._is_changed = True
+        self._is_ready = self.is_changed = True
         end = 0
         found = scan_good_batches(
             self.open_file(), self.size, self.base_offset, is_verifying=is_verifying

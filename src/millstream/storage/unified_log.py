@@ -329,6 +329,10 @@ class UnifiedLog(LogBounds):
         self._appender.update_config(config)
         self._lane.update_config(config)
 
+    def sync_with_next_flush(self, path: str) -> None:
+        """A flush brings another file to disk, too."""
+        self._local.sync_with_next_flush(path)
+
     def move_to(self, directory: str) -> None:
         """Give the log's directory another name, such as before its deletion."""
         with storage_errors(self.directory, "renaming"):
@@ -347,8 +351,11 @@ class UnifiedLog(LogBounds):
             return
         with storage_errors(self.directory, "closing"):
             self.epochs.flush_if_needed()
-            self.producers.take_snapshot()
-            self._local.close()
+            if self._local.is_as_loaded:
+                self._local.release()
+            else:
+                self.producers.take_snapshot()
+                self._local.close()
         self._is_closed = True
 
     def abandon(self) -> None:

@@ -126,10 +126,10 @@ def test_the_topic_id_is_written_as_kafka_writes_it(filesystem: FileSystem, dire
 @pytest.mark.parametrize(
     "text",
     [
-        "",
         "version: 1\ntopic_id: AAECAwQFBgcICQoLDA0ODw",
-        "version: 0\n",
-        "version: 0\ntopic_id: short",
+        "version: 1\n",
+        "topic_id: AAECAwQFBgcICQoLDA0ODw",
+        "version: 0\ntopic_id: not an id of any topic",
         f"version: 0\ntopic_id: {Uuid.ZERO}",
     ],
 )
@@ -140,6 +140,17 @@ def test_unreadable_partition_metadata_is_an_error(
 
     with pytest.raises(KafkaStorageError, match=r"partition\.metadata"):
         read_partition_metadata(filesystem, directory)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "\0" * 43, "version: 0\n", "version: 0\ntopic_id: AAECA", "vers\0\0\0"]
+)
+def test_partition_metadata_that_a_power_loss_cut_is_as_good_as_none(
+    filesystem: FileSystem, directory: str, text: str
+) -> None:
+    put(filesystem, f"{directory}/partition.metadata", text)
+
+    assert read_partition_metadata(filesystem, directory) is None
 
 
 def test_the_clean_shutdown_marker_comes_and_goes(filesystem: FileSystem, directory: str) -> None:
