@@ -52,20 +52,24 @@ class Client:
 
     def __init__(self, address: str) -> None:
         host, _, port = address.rpartition(":")
-        self._socket = socket.create_connection((host, int(port)), timeout=30)
+        self.socket = socket.create_connection((host, int(port)), timeout=30)
         self._correlation_id = 0
 
     def __enter__(self) -> Client:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._socket.close()
+        self.socket.close()
+
+    def send(self, request: Message, version: int) -> None:
+        """Send a request; whatever comes back is the caller's business."""
+        self._correlation_id += 1
+        self.socket.sendall(encode_request(request, version, self._correlation_id, "test"))
 
     def ask(self, request: Message, version: int, expected: type[M]) -> M:
         """The answer to a request."""
         api = _APIS[type(request)]
-        self._correlation_id += 1
-        self._socket.sendall(encode_request(request, version, self._correlation_id, "test"))
+        self.send(request, version)
         (size,) = struct.unpack(">i", self._read(4))
         _, response = decode_response(self._read(size), api, version)
         assert isinstance(response, expected)
@@ -74,7 +78,7 @@ class Client:
     def _read(self, length: int) -> bytes:
         data = b""
         while len(data) < length:
-            piece = self._socket.recv(length - len(data))
+            piece = self.socket.recv(length - len(data))
             if not piece:
                 raise ConnectionError("the broker closed the connection")
             data += piece
