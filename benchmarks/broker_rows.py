@@ -34,6 +34,7 @@ RECORD_BYTES = KIB
 ROUND_BYTES_MAX = 768 * MIB
 WARM_BYTES_MAX = 128 * MIB
 FETCH_PARTITION_BYTES = 48 * MIB
+FETCH_PARTITION_BATCHES = 8192
 FETCH_BATCH_BYTES = 16 * KIB
 FOLLOW_PAUSE_US = 1000
 _UNLIMITED = 1 << 40
@@ -201,7 +202,8 @@ class FetchRow:
         batch = build_batch(min(wanted, FETCH_BATCH_BYTES))
         per_fetch = max(1, wanted // len(batch.data))
         fetch_bytes = per_fetch * len(batch.data)
-        batches = FETCH_PARTITION_BYTES // fetch_bytes * per_fetch
+        batches = min(FETCH_PARTITION_BYTES // len(batch.data), FETCH_PARTITION_BATCHES)
+        batches -= batches % per_fetch
         with Topic(broker, batch, self.connections) as topic:
             topic.produce(self.connections, 5, _LONG_SECONDS, batches)
             topic.check()
