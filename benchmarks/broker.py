@@ -6,6 +6,7 @@ One load generator in C drives `millstream server start` and Apache Kafka from M
 the flags and settings it comes with), in turns on the same machine and disk, after a warm-up of
 both. Of all rounds the median counts. A ratio says how many times better ours is: more requests
 per second, less CPU time, less waiting, less memory. CPU time is that of all threads of the broker.
+At the end stands which of the bars of `broker_bars` hold.
 
 Produce: Produce v13 with acks=all to a topic of 4 partitions; `c4-w5` is 4 connections with 5
 requests in flight each. 100 B is one record, larger batches hold records of 1 KiB. Fetch: Fetch v18
@@ -28,15 +29,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks import broker_floor, broker_life
+from benchmarks import broker_bars, broker_floor, broker_life
 from benchmarks.broker_processes import BrokerProcess, KafkaLauncher, MillstreamLauncher
 from benchmarks.broker_rows import Effort, FetchRow, FollowRow, ProduceRow, median, rows
 
 if TYPE_CHECKING:
+    from benchmarks.broker_bars import Pair
     from benchmarks.broker_processes import Launcher
     from benchmarks.broker_rows import Figures, Row
-
-Pair = dict[str, float | None]
 
 LIFE_ROWS = ("start", "embedded-start", "memory-and-idle")
 _LESS_IS_BETTER = ("_us", "_us_per_mb", "_ms", "_mb", "_us_per_second")
@@ -65,6 +65,8 @@ def main() -> None:
             launchers.append(KafkaLauncher(Path(scratch)))
         measure_rows(launchers, options, report)
         measure_life(launchers, options, report)
+    for verdict in broker_bars.verdicts(report.results):
+        report.say(verdict)
     print(json.dumps(report.results))
 
 
