@@ -48,13 +48,16 @@ def stop(
         float, typer.Option("--timeout", metavar="SECONDS", help="How long to wait for it.")
     ] = STOP_TIMEOUT_S,
     force: Annotated[bool, typer.Option("--force", help="Then end it at once.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Stop the node that runs on a directory, in order, and wait until it has.
 
     Example: `millstream server stop --data /var/lib/millstream`
     """
     arguments = [*_common(data, config, settings), "--timeout", str(timeout)]
-    raise typer.Exit(run_node(["server", "stop", *arguments, *(["--force"] if force else [])]))
+    if force:
+        arguments.append("--force")
+    raise typer.Exit(run_node(["server", "stop", *arguments, *_json(as_json)]))
 
 
 @family.command("status")
@@ -68,8 +71,12 @@ def status(
 
     Example: `millstream server status --data /var/lib/millstream`
     """
-    arguments = _common(data, config, settings)
-    raise typer.Exit(run_node(["server", "status", *arguments, *(["--json"] if as_json else [])]))
+    arguments = [*_common(data, config, settings), *_json(as_json)]
+    raise typer.Exit(run_node(["server", "status", *arguments]))
+
+
+def _json(as_json: bool) -> list[str]:
+    return ["--json"] if as_json else []
 
 
 def _common(data: str | None, config: str | None, settings: list[str] | None) -> list[str]:

@@ -62,7 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         match parsed.command:
             case "stop":
-                return _stop(config, int(parsed.timeout * 1000), force=parsed.force)
+                timeout_ms = int(parsed.timeout * 1000)
+                return _stop(config, timeout_ms, force=parsed.force, as_json=parsed.as_json)
             case "status":
                 return _show_status(config, as_json=parsed.as_json)
             case _:
@@ -90,10 +91,15 @@ def parser() -> argparse.ArgumentParser:
         help="how long to wait for it",
     )
     stop.add_argument("--force", action="store_true", help="then end it at once")
+    _add_json(stop)
     status = commands.add_parser("status", help="whether a node runs on a directory")
     _add_settings(status)
-    status.add_argument("--json", action="store_true", dest="as_json", help="print JSON")
+    _add_json(status)
     return root
+
+
+def _add_json(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--json", action="store_true", dest="as_json", help="print JSON")
 
 
 def _add_settings(command: argparse.ArgumentParser) -> None:
@@ -145,7 +151,7 @@ def _complain(error: MillstreamError, code: int) -> int:
 # Seen from outside.
 
 
-def _stop(config: NodeConfig, timeout_ms: int, *, force: bool) -> int:
+def _stop(config: NodeConfig, timeout_ms: int, *, force: bool, as_json: bool) -> int:
     where = ", ".join(config.directories)
     process = find_process(config)
     if process is None:
@@ -154,8 +160,9 @@ def _stop(config: NodeConfig, timeout_ms: int, *, force: bool) -> int:
             "--data or --config\n"
         )
         return EXIT_FAILED
-    sys.stdout.write(f"stopping process {process.pid} on {where}\n")
-    sys.stdout.flush()
+    if not as_json:
+        sys.stdout.write(f"stopping process {process.pid} on {where}\n")
+        sys.stdout.flush()
     clock = SystemClock()
     is_stopped = stop_process(
         process,
@@ -170,7 +177,7 @@ def _stop(config: NodeConfig, timeout_ms: int, *, force: bool) -> int:
             "wait, or end it at once with --force\n"
         )
         return EXIT_FAILED
-    sys.stdout.write("stopped\n")
+    sys.stdout.write(json.dumps({"stopped": process.pid}) + "\n" if as_json else "stopped\n")
     return EXIT_OK
 
 

@@ -136,7 +136,8 @@ def test_stop_gives_up_after_its_timeout(
     assert main(arguments) == EXIT_FAILED
     assert "--force" in capsys.readouterr().err
 
-    assert main([*arguments, "--force"]) == EXIT_OK
+    assert main([*arguments, "--force", "--json"]) == EXIT_OK
+    assert capsys.readouterr().out == f'{{"stopped": {holders[0].process.pid}}}\n'
 
 
 def test_status_says_who_runs(

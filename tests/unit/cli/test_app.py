@@ -108,6 +108,41 @@ def test_the_help_of_server_has_what_its_parser_takes() -> None:
 
 
 @pytest.mark.parametrize(
+    "arguments",
+    [
+        [
+            "start",
+            "--data",
+            "d",
+            "--config",
+            "f",
+            "--set",
+            "a=b",
+            "--set",
+            "c=d",
+            "--listen",
+            "h:1",
+        ],
+        ["stop", "--data", "d", "--timeout", "3.0", "--force", "--json"],
+        ["status", "--json"],
+    ],
+)
+def test_a_server_that_comes_through_the_tree_gets_the_same_arguments(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[list[str]] = []
+
+    def run_node(arguments: list[str]) -> int:
+        given.append(arguments)
+        return 3
+
+    monkeypatch.setattr(server, "run_node", run_node)
+
+    assert run(["server", *arguments]) == 3
+    assert parser().parse_args(given[0]) == parser().parse_args(["server", *arguments])
+
+
+@pytest.mark.parametrize(
     ("error", "code", "says"),
     [
         (CommandFailed("first\nsecond"), ExitCode.FAILED, "first second"),
