@@ -1,0 +1,1 @@
+"""Stories of classic groups and their offsets."""
