@@ -14,7 +14,7 @@ from millstream.metadata.features import (
     METADATA_VERSION_MIN,
     SUPPORTED_FEATURES,
 )
-from millstream.metadata.records import UnreplayableRecord
+from millstream.metadata.records import UnsupportedFeatureLevel
 from millstream.protocol.messages.config_records import FeatureLevelRecord
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class FeaturesDelta:
         """Set a level; 0 turns the feature off."""
         supported = SUPPORTED_FEATURES.get(record.name)
         if supported is not None and not supported.covers(record.feature_level):
-            raise UnreplayableRecord(
+            raise UnsupportedFeatureLevel(
                 f"the cluster has {record.name} at level {record.feature_level}, "
                 f"this software supports {supported}: start a newer version"
             )

@@ -29,6 +29,10 @@ class UnreplayableRecord(MillstreamError):
     was written by software that this version does not understand."""
 
 
+class UnsupportedFeatureLevel(UnreplayableRecord):
+    """The cluster is at a level of a feature that this software does not know: it must stop."""
+
+
 class VersionedRecord(NamedTuple):
     """A metadata record and the version it is written in."""
 

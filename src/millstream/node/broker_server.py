@@ -207,6 +207,7 @@ class BrokerServer:
         self._lifecycle.become_ready(now_ms)
         self._pump()
         await self._until(lambda life: life.state is BrokerState.RUNNING)
+        self.apis.moves.resume()
 
     def _make_lifecycle(self, advertised: tuple[Endpoint, ...]) -> BrokerLifecycleManager:
         process = self._config.process

@@ -19,7 +19,7 @@ from millstream.metadata.loader import MetadataLoader
 from millstream.metadata.metadata_log import METADATA_PARTITION, MetadataLog
 from millstream.metadata.publisher import LeaderAndEpoch
 from millstream.metadata.quorum_state_store import FileQuorumStateStore
-from millstream.metadata.records import decode_batch
+from millstream.metadata.records import UnsupportedFeatureLevel, decode_batch
 from millstream.metadata.snapshots import SnapshotEmitter, SnapshotGenerator
 from millstream.node.publishers import CachePublisher, ProgressPublisher
 from millstream.raft.batches import voters_record, walk_batches
@@ -97,7 +97,8 @@ class SharedServer:
         self.controller: RaftFollower | None = None
         """To be set before the start, on a node that has one."""
         self._lock, self.log = self._open_log(filesystem)
-        self.loader = MetadataLoader(_report_fault)
+        self.loader = MetadataLoader(self._note_fault)
+        self._caught_up: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.metadata = KRaftMetadataCache(kraft_version=lambda: self.driver.core.kraft_version)
         """What everybody on this node asks about the cluster."""
         self.driver = RaftDriver(
@@ -148,13 +149,22 @@ class SharedServer:
 
     async def until_caught_up(self) -> None:
         """Wait until everything that was committed before is loaded."""
-        caught_up = asyncio.get_running_loop().create_future()
+        caught_up = self._caught_up
         publisher = ProgressPublisher(
             lambda _: None if caught_up.done() else caught_up.set_result(None)
         )
         self.loader.install([publisher])
         await caught_up
         self.loader.remove_and_close(publisher)
+
+    def _note_fault(self, problem: str, error: Exception) -> None:
+        """A record could not be replayed; one of them says that this software is too old."""
+        if not isinstance(error, UnsupportedFeatureLevel):
+            _logger.error("%s: %s", problem, error, exc_info=error)
+        elif self._caught_up.done():
+            self._on_fatal("this node cannot be part of the cluster any more", error)
+        else:
+            self._caught_up.set_exception(error)
 
     def shut_down(self, timeout_ms: int, done: Callable[[], None]) -> None:
         """Hand leadership over; `done` is called when that is over."""
@@ -274,7 +284,3 @@ class SharedServer:
         superfluous = self.log.superfluous_before()
         if superfluous is not None:
             self.driver.prune_log(superfluous)
-
-
-def _report_fault(problem: str, error: Exception) -> None:
-    _logger.error("%s: %s", problem, error, exc_info=error)

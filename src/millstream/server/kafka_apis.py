@@ -124,9 +124,10 @@ class KafkaApis(ApiServer):
         self._fetch = FetchHandler(replicas, metadata, clock)
         auto_creation = AutoTopicCreationManager(controller, config, clock)
         descriptions = ConfigDescriptions(node_id, settings, metadata, topic_defaults)
-        moves = ReplicaMoves(node_id, replicas, logs, controller, broker_epoch, clock, defer)
+        self.moves = ReplicaMoves(node_id, replicas, logs, controller, broker_epoch, clock, defer)
+        """Moves between log directories; the owner resumes those of the last process."""
         handlers = {
-            **_data_handlers(replicas, moves),
+            **_data_handlers(replicas, self.moves),
             **_metadata_handlers(metadata, auto_creation, config, cluster_id, random),
             **_config_handlers(node_id, metadata, descriptions, controller, clock),
             **_coordinator_handlers(coordinators, metadata),

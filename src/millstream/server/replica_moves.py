@@ -1,8 +1,9 @@
 """Moves of partitions from one log directory of this broker to another, a piece at a time.
 
-The AlterReplicaLogDirs handler begins a move. A future log is filled beside the one in use, in
-pieces between which other requests are answered; when it has everything it takes its place, and the
-controller is told where the replica is now.
+The AlterReplicaLogDirs handler begins a move; a broker that starts goes on with those that the last
+process left. A future log is filled beside the one in use, in pieces between which other requests
+are answered; when it has everything it takes its place, and the controller is told where the
+replica is now.
 """
 
 from __future__ import annotations
@@ -73,6 +74,22 @@ class ReplicaMoves:
         if not self._moving:
             self._defer(self._advance)
         self._moving[partition.name] = None
+
+    def resume(self) -> None:
+        """Go on with the moves that the last process did not finish."""
+        for name in self._logs.moves.partitions:
+            try:
+                self._replicas.partition(name.topic, name.partition)
+                if not self._logs.moves.resume(name):
+                    continue
+            except ApiError as error:
+                _logger.warning("a move of %s is given up: %s", name, error)
+                self._logs.moves.cancel(name)
+                continue
+            _logger.info("going on with the move of %s to another directory", name)
+            self._moving[name] = None
+        if self._moving:
+            self._defer(self._advance)
 
     def _advance(self) -> None:
         if not self._moving:

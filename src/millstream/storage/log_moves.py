@@ -62,6 +62,27 @@ class LogMoves:
             created.truncate_fully_and_start_at(current.log_start_offset, registry.clock.wall_ms())
         return created
 
+    @property
+    def partitions(self) -> tuple[TopicPartition, ...]:
+        """What is being moved, or was by the last process."""
+        return tuple(self._registry.future)
+
+    def resume(self, partition: TopicPartition) -> bool:
+        """Make ready to go on with a move of the last process; False if that cannot be.
+
+        A power loss may have taken more from the log in use than from the future one: what only
+        that has is cut off, because other records will have those offsets. Without the log in use,
+        whose directory has failed, the future one stays as it is.
+        """
+        registry = self._registry
+        slot = registry.current.get(partition)
+        if slot is None:
+            _logger.warning("%s is not moved on: its log is not in service", partition)
+            return False
+        end_offset = registry.open(slot).log_end_offset
+        self._lifecycle.truncate(registry.future[partition], end_offset)
+        return True
+
     def get(self, partition: TopicPartition) -> UnifiedLog | None:
         """The future log of a partition."""
         slot = self._registry.future.get(partition)

@@ -119,3 +119,48 @@ def test_a_move_whose_partition_goes_away_is_given_up(caplog: pytest.LogCaptureF
 
     assert "could not be moved" in caplog.text
     assert broker.logs.moves.get(ORDERS) is None
+
+
+def test_the_moves_of_the_last_process_go_on() -> None:
+    broker = Broker(directories=("/disk1", "/disk2"))
+    broker.create()
+    broker.produce()
+    old = broker.logs.directory_of(ORDERS).path
+    new = "/disk2" if old == "/disk1" else "/disk1"
+    broker.logs.moves.begin(ORDERS, new)
+
+    broker.apis.moves.resume()
+    broker.settle()
+
+    assert broker.logs.directory_of(ORDERS).path == new
+    assert broker.logs.moves.partitions == ()
+
+
+def test_a_move_of_the_last_process_without_its_partition_is_given_up(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    broker = Broker(directories=("/disk1", "/disk2"))
+    gone = TopicPartition("gone", 0)
+    broker.logs.get_or_create(gone, is_new=True)
+    old = broker.logs.directory_of(gone).path
+    broker.logs.moves.begin(gone, "/disk2" if old == "/disk1" else "/disk1")
+
+    broker.apis.moves.resume()
+
+    assert broker.logs.moves.partitions == ()
+    assert "is given up" in caplog.text
+
+
+def test_without_the_log_in_use_a_move_of_the_last_process_waits() -> None:
+    broker = Broker(directories=("/disk1", "/disk2"))
+    broker.create()
+    old = broker.logs.directory_of(ORDERS)
+    broker.logs.moves.begin(ORDERS, "/disk2" if old.path == "/disk1" else "/disk1")
+    partition = broker.replicas.partition("orders", 0)
+    broker.logs._registry.remove(broker.logs._registry.current[ORDERS])
+
+    broker.apis.moves.resume()
+    broker.settle()
+
+    assert broker.logs.moves.partitions == (ORDERS,)
+    assert partition.is_leader

@@ -327,3 +327,59 @@ def test_a_failed_directory_describes_its_error() -> None:
     assert two.error is None
     assert broker.manager.describe()[0].error is one.error
     assert [failure.path for failure in broker.failures] == ["/data/one"]
+
+
+def test_a_move_goes_on_in_the_next_process(broker: Broker) -> None:
+    broker.manager.moves.begin(ORDERS, broker.paths[1])
+    assert broker.manager.moves.advance(ORDERS, 300) > 0
+    broker.manager.abandon()
+
+    again = restarted(broker)
+    moves = again.start().moves
+
+    assert moves.partitions == (ORDERS,)
+    assert moves.resume(ORDERS)
+    while moves.advance(ORDERS, 300):
+        pass
+    assert moves.finish(ORDERS).log_end_offset == 20
+    assert again.manager.directory_of(ORDERS).path == broker.paths[1]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_only_the_future_log_still_has_is_cut_before_the_move_goes_on(seed: int) -> None:
+    disk = SimFileSystem(Random(seed))
+    broker = Broker(disk, ("/one", "/two")).format()
+    log = broker.start().get_or_create(ORDERS, TOPIC_ID, is_new=True)
+    append(log, 10)
+    log.flush()
+    append(log, 10)
+    moves = broker.manager.moves
+    future = moves.begin(ORDERS, "/two" if "/one/" in log.directory else "/one")
+    assert future is not None
+    while moves.advance(ORDERS, 300):
+        pass
+    future.flush()
+
+    again = restarted(broker, disk.after_power_loss())
+    log = again.start().get_or_create(ORDERS, TOPIC_ID)
+    moves = again.manager.moves
+    assert moves.resume(ORDERS)
+    end = append(log, 3)
+    while moves.advance(ORDERS, 300):
+        pass
+
+    assert moves.finish(ORDERS).log_end_offset == end >= 13
+
+
+def test_a_future_log_stays_while_the_log_in_use_is_out_of_service(
+    broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    moves = broker.manager.moves
+    moves.begin(ORDERS, broker.paths[1])
+    failed = broker.manager.directory_of(ORDERS)
+    broker.manager._registry.fail(failed, KafkaStorageError("gone"))
+
+    assert not moves.resume(ORDERS)
+
+    assert moves.get(ORDERS) is not None
+    assert "its log is not in service" in caplog.text
