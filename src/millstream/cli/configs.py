@@ -16,7 +16,7 @@ from millstream.cli.options import (
     complete_topics,
     new_family,
 )
-from millstream.cli.output import note, show_json, show_rows
+from millstream.cli.output import complain, note, show_json, show_rows
 from millstream.cli.session import open_session
 from millstream.cli.settings import (
     DEFAULT_SOURCE,
@@ -29,6 +29,7 @@ from millstream.cli.settings import (
     alter,
     describe,
     parse_change,
+    unknown_key,
 )
 
 family = new_family("Settings of topics, brokers and the cluster.")
@@ -116,6 +117,10 @@ def alter_configs(
         if resource.kind is ResourceType.TOPIC:
             session.topic(resource.name)
         alter(session, resource, wanted)
+    for each in wanted:
+        # Brokers take settings that they do not know, for plugins that may.
+        if each.operation is not Operation.DELETE and (hint := unknown_key(each.key, resource)):
+            complain(hint)
     if as_json:
         show_json({"resource": str(resource), "changed": [each.key for each in wanted]})
     note(f"{resource}: changed {', '.join(each.key for each in wanted)}", as_json=as_json)

@@ -162,6 +162,14 @@ def explain_refusal(error: InvalidConfig, keys: Iterable[str], kind: ResourceTyp
             raise CommandFailed(f"there is no setting {key!r}{hint}") from error
 
 
+def unknown_key(key: str, resource: Resource) -> str | None:
+    """What to say about a key that Millstream does not know; None if it does."""
+    known = known_keys(resource.kind)
+    if key in known:
+        return None
+    return f"{key} is set, but no setting of Millstream is called so{nearest(key, known)}"
+
+
 def known_keys(kind: ResourceType) -> frozenset[str]:
     """The keys that Millstream knows for a kind of resource."""
     if kind is ResourceType.TOPIC:

@@ -128,6 +128,115 @@ def test_records_are_written_with_any_acknowledgement(run: Run, topic: str, acks
         pass
 
 
+def test_the_cluster_and_its_quorum_are_described(run: Run, broker: EmbeddedBroker) -> None:
+    port = int(broker.bootstrap_servers.rpartition(":")[2])
+    found = as_json(run("cluster", "describe", "--json"))
+    assert [(each["broker"], each["port"]) for each in found["brokers"]] == [(1, port)]
+    assert found["controller"] == 1
+    assert {"feature": "share.version", "level": 1, "release": None, "supported": "0-1"} in (
+        found["features"]
+    )
+    text = run("cluster", "describe")[1]
+    assert found["cluster_id"] in text
+    assert "4.3-IV0" in text
+
+    quorum = as_json(run("quorum", "describe", "--json"))
+    [replica] = quorum["replicas"]
+    assert (replica["node"], replica["role"], replica["lag"]) == (1, "leader", 0)
+    assert replica["log_end_offset"] >= quorum["high_watermark"] > 0
+    assert "leader epoch:" in run("quorum", "describe")[1]
+
+
+def test_what_is_produced_is_consumed(run: Run, topic: str) -> None:
+    produced = as_json(run("produce", topic, "-p", "0", "--json", stdin="a\nb\nlast"))
+    assert (produced["topic"], produced["records"]) == (topic, 3)
+
+    assert run("consume", topic)[:2] == (ExitCode.OK, "a\nb\nlast\n")
+    assert run("consume", topic, "-o", "-1", "-p", "0")[1] == "last\n"
+
+
+def test_json_lines_say_where_records_go(run: Run, topic: str) -> None:
+    lines = '{"value": 1, "partition": 1}\n{"key": "k", "value": {"hex": "ff"}, "timestamp": 5}\n'
+    assert run("produce", topic, "--input", "json", stdin=lines)[0] == ExitCode.OK
+
+    code, out, _ = run("consume", topic, "--json", "-e", "hex")
+    values = {record["value"]["hex"] for record in map(json.loads, out.splitlines())}
+    assert (code, values) == (ExitCode.OK, {"31", "ff"})
+    code, _, err = run("produce", topic, "--input", "json", stdin='{"value": 1, "partition": 7}\n')
+    assert code == ExitCode.FAILED
+    assert "has no partition 7" in err
+
+
+def test_a_fault_in_the_middle_says_how_far_it_came(run: Run, topic: str, tmp_path: Path) -> None:
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    good.write_text(f"k:{'v' * 100}\n" * 2000)
+    bad.write_text("no separator\n")
+
+    code, _, err = run("produce", topic, "-K", ":", str(good), str(bad))
+
+    written = sum(ends_of(run, topic).values())
+    assert code == ExitCode.FAILED
+    assert 0 < written < 2000
+    assert f"separator ':': 'no separator' (after {written:,} records)" in err
+
+
+def test_a_setting_that_nobody_knows_is_taken_with_a_warning(run: Run) -> None:
+    code, _, err = run("configs", "alter", "--cluster", "log.retention.sm=1")
+
+    assert code == ExitCode.OK
+    assert "did you mean 'log.retention.ms'?" in err
+    assert run("configs", "alter", "--cluster", "--delete", "log.retention.sm")[0] == ExitCode.OK
+
+
+def test_a_null_is_a_tombstone_both_ways(run: Run, topic: str) -> None:
+    assert run("produce", topic, "-K", ":", "--null", "NIL", stdin="k:NIL\n")[0] == ExitCode.OK
+
+    assert run("consume", topic, "-K", "=")[1] == "k=null\n"
+
+
+def test_settings_are_changed_by_lists_and_told_as_json(run: Run, topic: str) -> None:
+    policy = ("configs", "alter", "--topic", topic, "--json")
+    assert as_json(run(*policy, "cleanup.policy+=compact"))["changed"] == ["cleanup.policy"]
+    altered = as_json(run("topics", "alter", topic, "-c", "retention.ms=5", "--json"))
+    assert altered == {"topic": topic, "partitions": 2, "changed": ["retention.ms"]}
+    assert "changed retention.ms" in run("topics", "alter", topic, "-c", "retention.ms=6")[1]
+    assert "compact" in run("topics", "describe", topic)[1]
+    as_json(run(*policy, "cleanup.policy-=compact"))
+    assert "compact" not in run("topics", "describe", topic)[1]
+    assert run("configs", "describe", "--broker", "1")[0] == ExitCode.OK
+
+
+def test_partitions_only_grow(run: Run, topic: str) -> None:
+    code, _, err = run("topics", "alter", topic, "--partitions", "1")
+
+    assert code == ExitCode.FAILED
+    assert "INVALID_PARTITIONS" in err
+
+
+def test_topics_are_made_and_deleted_as_json(run: Run) -> None:
+    made = as_json(run("topics", "create", "as-json", "--json"))
+    assert made == [{"topic": "as-json", "created": True}]
+    gone = as_json(run("topics", "delete", "as-json", "never-was", "--if-exists", "--json"))
+    assert gone == [
+        {"topic": "as-json", "deleted": True},
+        {"topic": "never-was", "deleted": False},
+    ]
+    assert "never-was: was not there" in run("topics", "delete", "never-was", "--if-exists")[1]
+
+
+def test_the_shell_completes_names_of_topics(
+    run: Run, topic: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("_MILLSTREAM_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", f"millstream consume {topic[:-2]}")
+    monkeypatch.setenv("COMP_CWORD", "2")
+
+    with pytest.raises(SystemExit):
+        main([])
+
+    assert capfd.readouterr().out.split() == [topic]
+
+
 def test_a_file_that_is_not_there_is_named(run: Run, topic: str) -> None:
     code, _, err = run("produce", topic, "/no/such/file")
 
@@ -167,6 +276,14 @@ def test_whole_files_become_records(run: Run, topic: str, tmp_path: Path) -> Non
         (("consume", "t", "--isolation", "none"), ExitCode.USAGE, "read_committed"),
         (("consume", "t", "--encoding", "rot13"), ExitCode.USAGE, "base64"),
         (("configs", "describe"), ExitCode.USAGE, "--topic"),
+        (("configs", "describe", "--broker", "99", "--all"), ExitCode.FAILED, "no broker 99"),
+        (("configs", "alter", "--topic", "t"), ExitCode.USAGE, "KEY=VALUE"),
+        (("configs", "alter", "--cluster", "log.retention"), ExitCode.USAGE, "key=value"),
+        (("topics", "create", "t", "-c", "cleanup.policy+=x"), ExitCode.USAGE, "key=value"),
+        (("produce", "t", "--key", "k", "-K", ":"), ExitCode.USAGE, "either --key"),
+        (("produce", "t", "-K", ""), ExitCode.USAGE, "is empty"),
+        (("produce", "t", "-H", "x"), ExitCode.USAGE, "name=value"),
+        (("topics", "list", "-b", "a:b"), ExitCode.USAGE, "host:port"),
         (("nonsense",), ExitCode.USAGE, "nonsense"),
     ],
 )
