@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from millstream.storage.log_registry import DirectoryFailure
     from millstream.storage.producer_entry import ProducerEntry
     from millstream.storage.time_lookup import TimedRecord
-    from millstream.types import ReadableBuffer, TopicPartition, Uuid
+    from millstream.types import TopicPartition, Uuid
 
 
 class ReplicaManager:
@@ -89,6 +89,12 @@ class ReplicaManager:
         self._isr_sender = IsrSender(alterer, self._notifier, clock)
         self._sessions = FetchSessionCache(config.fetch_session_slots, random)
         self._appends = AppendService(self._table, store, self._purgatory, self._notifier, clock)
+        self.append_one = self._appends.append_one
+        """The short way of a request with one batch that is in no transaction.
+
+        It serves ordinary batches where nobody has to be waited for; for the others it gives None
+        and has done nothing, and `append` takes them.
+        """
         self._fetches = FetchService(
             self._table,
             self._purgatory,
@@ -170,16 +176,6 @@ class ReplicaManager:
             allows_internal=allows_internal,
             transaction_version=transaction_version,
         )
-
-    def append_one(
-        self, topic: str | Uuid, index: int, records: ReadableBuffer, acks: int
-    ) -> AppendResult | None:
-        """The short way of a request with one batch that is in no transaction.
-
-        It serves ordinary batches where nobody has to be waited for; for the others it gives None
-        and has done nothing, and `append` takes them.
-        """
-        return self._appends.append_one(topic, index, records, acks)
 
     def _append_verified(
         self,

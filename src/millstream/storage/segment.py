@@ -123,10 +123,10 @@ class LogSegment:
     def append(self, data: ReadableBuffer, last_offset: int, max_timestamp: int) -> None:
         """Write one batch, whose header has its final offsets. All or nothing."""
         self._require_near(last_offset)
-        position = self.size
+        position, size = self.size, len(data)
         self._write(data, position)
-        self.indexes.note_batch(position, len(data), last_offset, max_timestamp)
-        self.size = position + len(data)
+        self.indexes.note_batch(position, size, last_offset, max_timestamp)
+        self.size = position + size
 
     def append_batches(self, data: ReadableBuffer, batches: Iterable[AnyBatch]) -> None:
         """Write several batches with one write, as a follower got them. All or nothing."""
@@ -146,6 +146,9 @@ class LogSegment:
         is_too_far = last_offset - self.base_offset > RELATIVE_OFFSET_MAX
         if self.size > self._size_max - incoming_bytes or is_too_far or self.indexes.is_full:
             return True
+        first = self._first_timestamp
+        if first is not None and first >= 0:  # As `age_ms` has it, without the call.
+            return self.size > 0 and max_timestamp - first > self._age_max_ms
         return self.size > 0 and self.age_ms(max_timestamp, now_ms) > self._age_max_ms
 
     def age_ms(self, max_timestamp: int, now_ms: int) -> int:

@@ -6,7 +6,6 @@ the largest timestamp so far. It never reads the log.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from millstream.errors import InvalidArgument
@@ -115,11 +114,14 @@ class SegmentIndexes:
         self.transactions.move_to(path_of(TRANSACTION_INDEX))
 
     def _add_entries(self, last_offset: int, position: int) -> None:
-        # An index that was damaged may refuse what does not follow its last entry. The batch is
-        # written and counts; it will be found without an entry of its own.
-        with suppress(InvalidArgument):
-            if not self.offsets.is_full:
-                self.offsets.append(last_offset, position)
-            if not self.times.is_full:
-                self.times.append_if_later(self.largest_timestamp, self.largest_offset)
-        self.is_full = self.offsets.is_full or self.times.is_full
+        offsets, times = self.offsets, self.times
+        try:
+            if not offsets.is_full:
+                offsets.append(last_offset, position)
+            if not times.is_full:
+                times.append_if_later(self.largest_timestamp, self.largest_offset)
+        except InvalidArgument:
+            # An index that was damaged may refuse what does not follow its last entry. The batch
+            # is written and counts; it will be found without an entry of its own.
+            pass
+        self.is_full = offsets.is_full or times.is_full
