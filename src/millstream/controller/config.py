@@ -65,6 +65,7 @@ class ControllerConfig:
         "How often partitions without leader are looked at whose topic allows an unclean one.",
         kind=LONG,
         unit="ms",
+        is_internal=True,
     )
     delegation_token_secret_key: str | None = key(
         "delegation.token.secret.key",

@@ -235,10 +235,12 @@ def _check_broker_key(declared: Key, text: str, *, is_default: bool) -> None:
 
 
 def _check_topic_synonyms(configs: Mapping[str, str]) -> None:
-    """The keys that give all topics their defaults."""
+    """The keys that give all topics their defaults; those in hours are for files only."""
     for declared in keys_of(LogConfig).values():
         for synonym in declared.synonyms:
-            if synonym.name in configs and synonym.scale == 1:
+            if synonym.name in configs:
+                if synonym.scale != 1:
+                    raise InvalidRequest(f"{synonym.name} cannot be changed while brokers run")
                 try:
                     fault = declared.fault_of(declared.parse(configs[synonym.name]))
                 except ValueError:

@@ -142,7 +142,6 @@ class SocketServerConfig:
         _listeners,
         "What clients are told to connect to, where it differs from `listeners`.",
         kind=ConfigType.LIST,
-        update_mode=UpdateMode.PER_BROKER,
     )
     listener_security_protocol_map: tuple[str, ...] = key(
         "listener.security.protocol.map",

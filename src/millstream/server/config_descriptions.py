@@ -180,7 +180,7 @@ def _as_broker_key(declared: Key, synonym: Synonym) -> Key:
         declared.validator,
         declared.doc,
         declared.unit if synonym.scale == 1 else "",
-        update_mode=UpdateMode.CLUSTER_WIDE,
+        update_mode=UpdateMode.CLUSTER_WIDE if synonym.scale == 1 else UpdateMode.READ_ONLY,
     )
 
 

@@ -204,6 +204,7 @@ def test_broker_settings_are_checked_by_their_declaration(broker_rig: Rig) -> No
     assert code(rig, change(BROKER, "0", ("log.retention.ms", SET, "x"))) == 40
     assert code(rig, change(BROKER, "0", ("log.cleanup.policy", SET, "shred"))) == 40
     assert code(rig, change(BROKER, "0", ("log.retention.ms", SET, "5"))) == 0
+    assert code(rig, change(BROKER, "0", ("log.retention.hours", SET, "5"))) == 42
 
 
 def test_broker_settings_need_a_node(broker_rig: Rig) -> None:

@@ -131,7 +131,7 @@ class TestBrokers:
         assert threads.config_source == ConfigSource.DYNAMIC_DEFAULT_BROKER
         assert settings["request.timeout.ms"].config_source == ConfigSource.DEFAULT
         assert settings["log.retention.hours"].value == "168"
-        assert not settings["log.retention.hours"].read_only
+        assert settings["log.retention.hours"].read_only
 
     def test_secrets_and_what_may_be_one_are_hidden(self) -> None:
         broker = Broker(given={"delegation.token.secret.key": "s3cret", "my.own": "x"})
