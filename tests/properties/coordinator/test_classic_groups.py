@@ -22,6 +22,7 @@ MEMBERS = st.integers(0, 4)
 OPERATIONS = st.one_of(
     st.tuples(st.sampled_from(["join", "sync", "beat", "leave", "commit", "change"]), MEMBERS),
     st.tuples(st.sampled_from(["join", "sync"]), MEMBERS),
+    st.tuples(st.just("round"), MEMBERS),
     st.tuples(st.just("return"), st.integers(3, 4)),
     st.tuples(st.just("wait"), st.sampled_from([1, 100, 3_000, 10_000, 60_000, 700_000])),
     st.tuples(st.sampled_from(["hold", "release", "takeover", "delete"]), st.just(0)),
@@ -44,6 +45,8 @@ class Crowd:
         act = getattr(self, f"do_{operation}", None)
         if act is not None:
             act(self.members[argument])
+        elif operation == "round":
+            self.round(self.members[argument:])
         elif operation == "wait":
             self.world.pass_ms(argument)
         elif operation == "hold":
@@ -52,6 +55,7 @@ class Crowd:
             self.release()
             self.world.restart()
         elif operation == "delete":
+            self.release()
             self.world.delete_groups(GROUP)
         else:
             self.release()
@@ -60,6 +64,14 @@ class Crowd:
         """Whatever was written is committed."""
         self.world.store.holds_commits = False
         self.world.store.commit()
+
+    def round(self, members: list[Member]) -> None:
+        """Some members behave well, as long as that takes."""
+        for member in members:
+            self.do_join(member)
+        self.world.pass_ms(6_000)
+        for member in reversed(members):
+            self.do_sync(member)
 
     def do_join(self, member: Member) -> None:
         answers = member.join()
@@ -112,7 +124,7 @@ def check_sound(crowd: Crowd) -> None:
     assert group.leader_id in (group.members if group.members else {None: None})
     assert not group.pending_ids & group.members.keys()
     assert group.pending_sync_ids <= group.members.keys()
-    assert len(group.members) <= CONFIG.group_max_size + 1
+    assert group.awaiting_count <= CONFIG.group_max_size
     assert (group.state is ClassicState.EMPTY) <= (not group.members)
     is_rebalancing = group.state is ClassicState.PREPARING_REBALANCE
     assert bool(waiting) <= is_rebalancing
@@ -173,7 +185,7 @@ def test_a_group_is_sound_whatever_its_members_do(operations: list[tuple[str, in
         crowd.perform(operation, argument)
         check_sound(crowd)
         check_answers(crowd.answers)
-        if crowd.group is None or operation in ("takeover", "delete"):
+        if crowd.group is None or operation in ("takeover", "delete", "round"):
             generation = 0
         elif operation != "wait":
             assert crowd.group.generation >= generation

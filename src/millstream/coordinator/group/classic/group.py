@@ -176,6 +176,9 @@ class ClassicGroup:
         self.members[new_id] = new
         if self.leader_id == old_id:
             self.leader_id = new_id
+        if old_id in self.pending_sync_ids:
+            self.pending_sync_ids.remove(old_id)
+            self.pending_sync_ids.add(new_id)
         self.static_ids[old.instance_id] = new_id
         return new
 

@@ -179,3 +179,17 @@ def test_a_synced_group_goes_on_after_members_came_and_went(world: World) -> Non
 
     assert only(third.syncs).assignment == b"c"
     assert world.classic().generation == 2
+
+
+def test_a_static_member_that_returns_unsynced_still_has_to_sync(world: World) -> None:
+    first, second = Member(world, "a"), Member(world, "b", instance="host-2")
+    first.join()
+    second.join()
+    world.pass_ms(2 * DELAY_MS)
+    first.sync({first.member_id: b"1", second.member_id: b"2"})
+
+    second.ask_to_join("")
+
+    assert world.classic().pending_sync_ids == {second.member_id}
+    assert only(second.sync()).assignment == b"2"
+    assert world.classic().pending_sync_ids == set()
