@@ -142,40 +142,7 @@ class GroupCoordinator:
             request.group_id, lambda shard, now: shard.leave_group(request, now), done
         )
 
-    def consumer_group_heartbeat(
-        self,
-        request: ConsumerGroupHeartbeatRequest,
-        caller: Caller,
-        done: Done[ConsumerGroupHeartbeatResponse],
-    ) -> None:
-        """A member of a consumer group joins, lives, follows its assignment, or leaves."""
-        self._runtime.write(
-            request.group_id,
-            lambda shard, now: shard.consumer_group_heartbeat(request, caller, now),
-            done,
-        )
-
     # Groups.
-
-    def consumer_group_describe(
-        self,
-        groups: Sequence[str],
-        caller: Caller,
-        done: Callable[[ConsumerGroupDescribeResponse], None],
-    ) -> None:
-        """Describe consumer groups; each succeeds or fails for itself."""
-
-        def ask(group_id: str, answered: Done[DescribedConsumerGroup]) -> None:
-            self._runtime.read(
-                group_id, lambda shard, _: shard.consumer.describe(group_id), answered
-            )
-
-        def fail(group_id: str, error: ApiError) -> DescribedConsumerGroup:
-            return DescribedConsumerGroup(
-                group_id=group_id, error_code=error.code, error_message=str(error)
-            )
-
-        _gather(groups, ask, fail, lambda found: done(ConsumerGroupDescribeResponse(groups=found)))
 
     def describe_groups(
         self, groups: Sequence[str], caller: Caller, done: Callable[[DescribeGroupsResponse], None]
