@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from benchmarks.broker_processes import Launcher
 
 MANY_PARTITIONS = 1000
-SETTLE_SECONDS = 1.0
+SETTLE_SECONDS = 2.0
 IDLE_SECONDS, QUICK_IDLE_SECONDS = 5.0, 2.0
 
 
