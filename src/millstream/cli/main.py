@@ -7,6 +7,7 @@ goes to `app`; without the extra `cli` one line says how to get it.
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import sys
 from typing import TYPE_CHECKING, Final
@@ -23,9 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     missing = [name for name in _EXTRA if importlib.util.find_spec(name) is None]
     if given[:1] == ["server"] and (missing or not _asks_for_help(given)):
-        from millstream.node.main import main as run_node
-
-        return run_node(given)
+        return _run_node(given)
     if missing:
         sys.stderr.write(
             f"millstream: this command needs {' and '.join(missing)}: "
@@ -35,6 +34,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from millstream.cli.app import run
 
     return run(given)
+
+
+def _run_node(given: Sequence[str]) -> int:
+    # What is imported and made by a start stays: to look for garbage meanwhile costs a tenth of it.
+    # A node that is ready looks again.
+    gc.disable()
+    try:
+        from millstream.node.main import main as run_node
+
+        return run_node(given)
+    finally:
+        gc.enable()
 
 
 def _asks_for_help(given: Sequence[str]) -> bool:

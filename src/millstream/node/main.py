@@ -221,6 +221,7 @@ async def _run(config: NodeConfig) -> int:
     # What a start leaves behind stays for good: no collection need look at it again.
     gc.collect()
     gc.freeze()
+    gc.enable()
     code = await finished
     await node.stop()
     signals.remove()

@@ -6,8 +6,7 @@ anybody is answered about them. A value here never changes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -23,8 +22,7 @@ if TYPE_CHECKING:
     """Whatever the driver needs to find the asker again."""
 
 
-@dataclass(frozen=True, slots=True)
-class ElectionState:
+class ElectionState(NamedTuple):
     """What a replica must never forget: its epoch, whom it voted for, who won."""
 
     epoch: int = 0
@@ -32,16 +30,14 @@ class ElectionState:
     voted_key: ReplicaKey | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Peer:
+class Peer(NamedTuple):
     """A node to send to. Addresses of unknown nodes have negative ids, one each."""
 
     id: int
     endpoint: Endpoint
 
 
-@dataclass(frozen=True, slots=True)
-class PersistElection:
+class PersistElection(NamedTuple):
     """Put the election state on disk, now: what follows relies on it."""
 
     election: ElectionState
@@ -49,8 +45,7 @@ class PersistElection:
     voter_ids: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class AppendToLog:
+class AppendToLog(NamedTuple):
     """Put these batches, with the offsets and epochs they have, at the end of the log."""
 
     batches: ReadableBuffer
@@ -58,37 +53,32 @@ class AppendToLog:
     end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class TruncateLog:
+class TruncateLog(NamedTuple):
     """Drop the records at this offset and above."""
 
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class FlushLog:
+class FlushLog(NamedTuple):
     """Make all that is appended durable and report `LogFlushed`, now or later."""
 
     flush_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class AdvanceHighWatermark:
+class AdvanceHighWatermark(NamedTuple):
     """Everything below is committed: let the state machine apply it."""
 
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeLeadership:
+class ChangeLeadership(NamedTuple):
     """Tell the controller who leads. If it is this node, all older records are committed."""
 
     leader_id: int | None
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class SendRequest:
+class SendRequest(NamedTuple):
     """Send to another node and report the answer, or that there will be none."""
 
     request_id: int
@@ -96,16 +86,14 @@ class SendRequest:
     message: Message
 
 
-@dataclass(frozen=True, slots=True)
-class Respond:
+class Respond(NamedTuple):
     """Answer a request."""
 
     token: Token
     message: Message
 
 
-@dataclass(frozen=True, slots=True)
-class RespondWithRecords:
+class RespondWithRecords(NamedTuple):
     """Answer a fetch, with as much of the log as fits put into the answer's only partition."""
 
     token: Token
@@ -114,8 +102,7 @@ class RespondWithRecords:
     bytes_max: int
 
 
-@dataclass(frozen=True, slots=True)
-class RespondWithSnapshot:
+class RespondWithSnapshot(NamedTuple):
     """Answer a snapshot fetch, with a piece of the snapshot put into the only partition."""
 
     token: Token
@@ -125,8 +112,7 @@ class RespondWithSnapshot:
     bytes_max: int
 
 
-@dataclass(frozen=True, slots=True)
-class WriteSnapshotChunk:
+class WriteSnapshotChunk(NamedTuple):
     """Add bytes from the leader to a snapshot that is not complete; position 0 begins anew."""
 
     snapshot_id: OffsetAndEpoch
@@ -134,23 +120,20 @@ class WriteSnapshotChunk:
     data: ReadableBuffer
 
 
-@dataclass(frozen=True, slots=True)
-class InstallSnapshot:
+class InstallSnapshot(NamedTuple):
     """Complete the snapshot, put it in the place of the whole log, report `SnapshotInstalled`."""
 
     snapshot_id: OffsetAndEpoch
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteBefore:
+class DeleteBefore(NamedTuple):
     """Delete the records and snapshots that this snapshot makes superfluous."""
 
     snapshot_id: OffsetAndEpoch
 
 
-@dataclass(frozen=True, slots=True)
-class AcceptSubmission:
+class AcceptSubmission(NamedTuple):
     """The submitted records have these offsets. They are not committed yet."""
 
     token: Token
@@ -158,21 +141,18 @@ class AcceptSubmission:
     end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class RefuseSubmission:
+class RefuseSubmission(NamedTuple):
     """The submitted records are not in the log and will not be."""
 
     token: Token
     error: ApiError
 
 
-@dataclass(frozen=True, slots=True)
-class CompleteShutdown:
+class CompleteShutdown(NamedTuple):
     """There is nothing left to hand over: the node may stop."""
 
 
-@dataclass(frozen=True, slots=True)
-class Warn:
+class Warn(NamedTuple):
     """Tell the operator of something that should not happen."""
 
     text: str

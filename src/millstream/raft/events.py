@@ -5,8 +5,7 @@ The driver makes them; a value here never changes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,13 +16,11 @@ if TYPE_CHECKING:
     from millstream.types import OffsetAndEpoch, ReadableBuffer
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(NamedTuple):
     """The deadline of `RaftCore.next_deadline_ms` has come."""
 
 
-@dataclass(frozen=True, slots=True)
-class RequestReceived:
+class RequestReceived(NamedTuple):
     """Another node asks. `token` comes back with the answer."""
 
     token: Token
@@ -33,30 +30,26 @@ class RequestReceived:
     """On which listener it came: the answer names endpoints of that listener."""
 
 
-@dataclass(frozen=True, slots=True)
-class ResponseReceived:
+class ResponseReceived(NamedTuple):
     """The answer to a `SendRequest`."""
 
     request_id: int
     message: Message
 
 
-@dataclass(frozen=True, slots=True)
-class RequestFailed:
+class RequestFailed(NamedTuple):
     """A `SendRequest` will have no answer: no connection, or it broke."""
 
     request_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class LogFlushed:
+class LogFlushed(NamedTuple):
     """A `FlushLog` is done."""
 
     flush_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class Submit:
+class Submit(NamedTuple):
     """The local controller wants these records, in one batch, in this epoch or not at all."""
 
     token: Token
@@ -64,23 +57,20 @@ class Submit:
     records: Sequence[ReadableBuffer]
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotCreated:
+class SnapshotCreated(NamedTuple):
     """The local state machine has written a snapshot; it is complete and on disk."""
 
     snapshot_id: OffsetAndEpoch
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class PruneLog:
+class PruneLog(NamedTuple):
     """The log's owner wants no more than this snapshot and what follows it."""
 
     snapshot_id: OffsetAndEpoch
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotInstalled:
+class SnapshotInstalled(NamedTuple):
     """An `InstallSnapshot` is done. What the snapshot says about the quorum comes along."""
 
     snapshot_id: OffsetAndEpoch
@@ -90,8 +80,7 @@ class SnapshotInstalled:
     """None where the snapshot has no voters: they are static."""
 
 
-@dataclass(frozen=True, slots=True)
-class UpgradeKRaftVersion:
+class UpgradeKRaftVersion(NamedTuple):
     """The controller wants another kraft.version; answered like a submission."""
 
     token: Token
@@ -101,15 +90,13 @@ class UpgradeKRaftVersion:
     """Whether to say what would happen, and change nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Resign:
+class Resign(NamedTuple):
     """The local controller cannot lead on; an old epoch makes it void."""
 
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class ShutDown:
+class ShutDown(NamedTuple):
     """The node stops: hand over leadership first, but not for longer than this."""
 
     timeout_ms: int
