@@ -99,7 +99,11 @@ def _record_lines(row: Row) -> Iterator[str]:
 
 def _said(record: dict[str, Any]) -> str:
     name = record.get("record", record.get("control", ""))
-    fields = {key: value for key, value in record.items() if key not in _HIDDEN}
+    fields = {
+        key: value
+        for key, value in record.items()
+        if key not in _HIDDEN and not (key == "headers" and not value)
+    }
     return f"{name} {compact(record.get('fields', {}) | fields)}".strip()
 
 

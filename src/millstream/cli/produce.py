@@ -220,6 +220,8 @@ def _produce_all(
     if whole and not files:
         raise UsageFault("--whole needs files")
     if not files:
+        if sys.stdin.isatty():
+            typer.echo("each line is a record; Ctrl-D ends", err=True)
         _produce_lines(writer, sys.stdin.fileno(), read)
     for path in files:
         try:

@@ -57,6 +57,8 @@ class FakeCluster:
     def __init__(self, partitions: int = 1) -> None:
         self.logs: list[list[RecordBatch]] = [[] for _ in range(partitions)]
         self.starts = [0] * partitions
+        self.raw: dict[int, bytes] = {}
+        """By partition, what a fetch brings instead of its log."""
         self.aborted: list[list[AbortedTransaction]] = [[] for _ in range(partitions)]
         self.errors: dict[type[Message], list[Exception]] = defaultdict(list)
         """What the next calls raise instead of an answer, by request."""
@@ -178,6 +180,8 @@ class FakeCluster:
         return ListOffsetsPartitionResponse(partition_index=partition, offset=offset, timestamp=-1)
 
     def _fetch(self, partition: int, offset: int) -> PartitionData:
+        if partition in self.raw:
+            return PartitionData(partition_index=partition, records=self.raw[partition])
         if not self.starts[partition] <= offset <= self.end(partition):
             return PartitionData(partition_index=partition, error_code=OffsetOutOfRange.code)
         found = [bytes(each.view) for each in self.logs[partition] if each.last_offset >= offset]

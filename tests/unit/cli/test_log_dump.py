@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from millstream.cli.faults import CommandFailed, ExitCode, UsageFault
+from millstream.cli.faults import ExitCode
 from millstream.cli.log_check import check_file
 from millstream.cli.log_entries import entries
 from millstream.cli.log_files import FileKind, find_files, log_file
@@ -360,32 +360,22 @@ def test_damage_of_small_files_is_found(
     assert says in (problem_of(tmp_path / name) or "")
 
 
-def test_files_are_found_segment_by_segment(tmp_path: Path) -> None:
-    (tmp_path / "orders-1").mkdir()
-    for name in ("5.log", "0.timeindex", "0.index", "0.log"):
-        number, _, extension = name.partition(".")
-        (tmp_path / "orders-1" / f"{int(number):020d}.{extension}").touch()
-    (tmp_path / "orders-1" / "unrelated").touch()
-    (tmp_path / "meta.properties").touch()
+def test_records_that_cannot_be_decompressed_say_so(tmp_path: Path) -> None:
+    data = bytearray(batch(10, b"a" * 100, compression=Compression.GZIP))
+    data[61] ^= 0xFF
+    (tmp_path / SEGMENT).write_bytes(data)
 
-    found = find_files([str(tmp_path)])
+    [row] = rows_of(tmp_path / SEGMENT, with_records=True)
 
-    assert [Path(file.path).name.lstrip("0") for file in found] == [
-        "meta.properties", ".log", ".index", ".timeindex", "5.log",
-    ]  # fmt: skip
-    assert found[1].topic == "orders"
-    assert found[0].topic is None
+    assert row["records"][0]["record"] == "unreadable"
 
 
-def test_what_is_no_file_of_a_log_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").touch()
+def test_a_codec_that_nobody_knows_is_shown_by_its_number(tmp_path: Path) -> None:
+    data = bytearray(batch(10, b"a"))
+    data[22] |= 7
+    (tmp_path / SEGMENT).write_bytes(data)
 
-    with pytest.raises(UsageFault, match="no kind of file that is known"):
-        find_files([str(tmp_path / "notes.txt")])
-    with pytest.raises(CommandFailed, match="does not exist"):
-        find_files([str(tmp_path / "gone.log")])
-    with pytest.raises(CommandFailed, match="no files of a log"):
-        find_files([str(tmp_path)])
+    assert rows_of(tmp_path / SEGMENT)[0]["compression"] == "unknown (7)"
 
 
 def test_a_log_that_may_not_be_written_can_be_read(log: Path) -> None:

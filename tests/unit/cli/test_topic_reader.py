@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import struct
+import zlib
+
 import pytest
 
 from millstream.cli.faults import CommandFailed, Unreachable
@@ -183,3 +186,24 @@ def marker(kind: ControlType, producer_id: int, offset: int) -> bytes:
         timestamp=0,
         base_offset=offset,
     )
+
+
+def legacy_message(offset: int, value: bytes) -> bytes:
+    """A message of format 0."""
+    body = b"\0\0" + struct.pack(">ii", -1, len(value)) + value
+    message = struct.pack(">I", zlib.crc32(body)) + body
+    return struct.pack(">qi", offset, len(message)) + message
+
+
+def test_messages_of_the_old_formats_are_read() -> None:
+    cluster = FakeCluster()
+    cluster.raw[0] = legacy_message(0, b"old") + legacy_message(1, b"older")
+
+    assert read_all(reader_of(cluster, p0=Span(0, 2))) == [(0, b"old"), (0, b"older")]
+
+
+def test_a_batch_before_the_position_is_passed_over() -> None:
+    cluster = FakeCluster()
+    cluster.raw[0] = legacy_message(0, b"before") + legacy_message(1, b"here")
+
+    assert read_all(reader_of(cluster, p0=Span(1, 2))) == [(0, b"here")]
