@@ -150,6 +150,11 @@ class MetadataLog:
     # What raft asks: records.
 
     @property
+    def directory(self) -> str:
+        """Where it is."""
+        return self._log.directory
+
+    @property
     def start_offset(self) -> int:
         """The first offset that is still there."""
         return self._log.log_start_offset

@@ -12,6 +12,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Protocol
 
+from millstream.errors import CorruptMessage, KafkaStorageError, MillstreamError
 from millstream.metadata.cache import KRaftMetadataCache
 from millstream.metadata.checkpoints import decode_checkpoint
 from millstream.metadata.image import MetadataProvenance
@@ -20,6 +21,7 @@ from millstream.metadata.metadata_log import METADATA_PARTITION, MetadataLog
 from millstream.metadata.publisher import LeaderAndEpoch
 from millstream.metadata.quorum_state_store import FileQuorumStateStore
 from millstream.metadata.records import UnsupportedFeatureLevel, decode_batch
+from millstream.metadata.snapshot_files import snapshot_file_name
 from millstream.metadata.snapshots import SnapshotEmitter, SnapshotGenerator
 from millstream.node.publishers import CachePublisher, ProgressPublisher
 from millstream.raft.batches import voters_record, walk_batches
@@ -101,17 +103,21 @@ class SharedServer:
         self._caught_up: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.metadata = KRaftMetadataCache(kraft_version=lambda: self.driver.core.kraft_version)
         """What everybody on this node asks about the cluster."""
-        self.driver = RaftDriver(
-            local,
-            config.quorum,
-            random=random,
-            clock=clock,
-            log=self.log,
-            store=FileQuorumStateStore(filesystem, f"{config.metadata_dir}/{METADATA_PARTITION}"),
-            network=network,
-            alarm=timers.alarm(lambda: self.driver.tick()),
-            listener=self,
-        )
+        try:
+            self.driver = RaftDriver(
+                local,
+                config.quorum,
+                random=random,
+                clock=clock,
+                log=self.log,
+                store=FileQuorumStateStore(filesystem, self.log.directory),
+                network=network,
+                alarm=timers.alarm(lambda: self.driver.tick()),
+                listener=self,
+            )
+        except MillstreamError as error:
+            self.abandon()
+            raise self._damage(error) from error
 
     def _open_log(self, filesystem: FileSystem) -> tuple[DirectoryLock, MetadataLog]:
         # The log directory around it may be locked by the log manager later, on its own account.
@@ -226,6 +232,26 @@ class SharedServer:
     def shutdown_completed(self) -> None:
         """Leadership is handed over."""
         self._shutdown_done()
+
+    def _damage(self, error: MillstreamError) -> MillstreamError:
+        """The error that says which file is damaged, and what to do about it."""
+        latest = self.log.latest_snapshot
+        if not isinstance(error, CorruptMessage) or latest is None:
+            return error
+        try:
+            decode_checkpoint(self.log.snapshot_bytes(latest))
+        except CorruptMessage:
+            start = self.log.start_offset
+            ids = [each for each, _ in self.log.snapshots()]
+            is_covered = start == 0 or any(start <= each.offset < latest.offset for each in ids)
+            advice = (
+                "move it away: the log and an older snapshot, if one is needed, have everything"
+                if is_covered
+                else "restore it from a copy: what it had is nowhere else"
+            )
+            path = f"{self.log.directory}/{snapshot_file_name(latest)}"
+            return KafkaStorageError(f"{path} is damaged ({error}); {advice}")
+        return error
 
     # Snapshots.
 

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 M = TypeVar("M", bound="Message")
 
+READY = "millstream is ready: "
 START_SECONDS_MAX = 60
 """For a machine that does much else at the same time."""
 
@@ -207,12 +208,18 @@ class NodeProcess:
 
     def until_ready(self) -> str:
         """Wait for the line that says where clients connect."""
+        line = self._first_line()
+        assert line.startswith(READY), self.finish(signal.SIGKILL)
+        return line.removeprefix(READY).strip()
+
+    def starts(self) -> bool:
+        """Wait for the start or for its failure; whether it is ready."""
+        return self._first_line().startswith(READY)
+
+    def _first_line(self) -> str:
         assert self._process.stdout is not None
         ready, _, _ = select.select([self._process.stdout], [], [], START_SECONDS_MAX)
-        line = self._process.stdout.readline().decode() if ready else ""
-        prefix = "millstream is ready: "
-        assert line.startswith(prefix), self.finish(signal.SIGKILL)
-        return line.removeprefix(prefix).strip()
+        return self._process.stdout.readline().decode() if ready else ""
 
     def signal(self, number: int) -> None:
         self._process.send_signal(number)

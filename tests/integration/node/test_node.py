@@ -232,6 +232,45 @@ def test_many_changes_make_a_snapshot_from_which_the_next_start_begins() -> None
     run(scenario())
 
 
+def _snapshot_files(world: World) -> list[str]:
+    directory = "/data/__cluster_metadata-0"
+    names = [each.name for each in world.disk.scan(directory)]
+    return sorted(f"{directory}/{name}" for name in names if name.endswith(".checkpoint"))
+
+
+@pytest.mark.parametrize("is_covered", [True, False])
+def test_a_damaged_snapshot_is_named_with_what_to_do(is_covered: bool) -> None:
+    async def scenario() -> None:
+        world = World(metadata_log_max_record_bytes_between_snapshots="500")
+        if not is_covered:
+            world.given["metadata.max.retention.bytes"] = "1"
+        async with world.node() as node:
+            assert node.shared is not None
+            log = node.shared.log
+            for number in range(20):
+                assert await create_topic(node, f"topic-{number}") == 0
+            await until(lambda: len(list(log.snapshots())) > 1 or log.start_offset > 0)
+            topics = topics_of(node)
+            await node.stop()
+        newest = _snapshot_files(world)[-1]
+        if not is_covered:
+            for older in _snapshot_files(world)[:-1]:
+                world.disk.remove(older)
+        world.disk.flip_bit(newest, 200)
+
+        advice = "move it away" if is_covered else "restore it from a copy"
+        with pytest.raises(KafkaStorageError, match=rf"checkpoint is damaged .*{advice}"):
+            async with world.node():
+                pass
+
+        if is_covered:
+            world.disk.remove(newest)
+            async with world.node() as node:
+                assert topics_of(node) == topics
+
+    run(scenario())
+
+
 def test_snapshots_make_room_by_the_rules_of_retention() -> None:
     async def scenario() -> None:
         world = World(
