@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 WAIT_MS: Final = 500
 """How long a broker waits for records before it says that there are none."""
 
+IDLE_ROUNDS_MAX: Final = 3
+"""How often brokers may have nothing before an end that is known, for whatever reason of theirs."""
+
 _TOKENS: Final = ", ".join(f"%{token} {meaning}" for token, meaning in FORMAT_TOKENS.items())
 
 
@@ -230,20 +233,28 @@ def _print_records(
         on_gap=lambda partition, start, end: _tell_of_gap(topic, partition, start, end),
     )
     out = sys.stdout.buffer
-    read_count = 0
+    read_count = idle_rounds = 0
     while not reader.is_finished:
-        before = read_count
         for partition, record in reader.poll(WAIT_MS):
             out.write(render(topic, partition, record))
             read_count += 1
             if read_count == count:
                 return read_count
         out.flush()
-        if read_count == before:
-            if where.until_ms is not None and session.clock.wall_ms() >= where.until_ms:
-                return read_count
+        idle_rounds = idle_rounds + 1 if reader.is_idle else 0
+        if idle_rounds and _is_over(where, idle_rounds, session.clock.wall_ms()):
+            break
+        if idle_rounds:
             _require_reader(out)
     return read_count
+
+
+def _is_over(where: Where, idle_rounds: int, now_ms: int) -> bool:
+    """Whether there is no point in waiting for more."""
+    if where.is_following:
+        return where.until_ms is not None and now_ms >= where.until_ms
+    # Compaction may have left nothing before the end that was found.
+    return idle_rounds >= IDLE_ROUNDS_MAX
 
 
 def _require_reader(out: BinaryIO) -> None:

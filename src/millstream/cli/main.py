@@ -22,8 +22,11 @@ _EXTRA: Final = ("typer", "rich")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the exit code, whose meanings `faults.ExitCode` has."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    is_server = given[:1] == ["server"]
+    if is_server and not _asks_for_help(given):
+        return _run_node(given)
     missing = [name for name in _EXTRA if importlib.util.find_spec(name) is None]
-    if given[:1] == ["server"] and (missing or not _asks_for_help(given)):
+    if is_server and missing:
         return _run_node(given)
     if missing:
         sys.stderr.write(

@@ -49,6 +49,8 @@ class TopicReader:
         self._isolation = isolation
         self._until_ms = until_ms
         self._on_gap = on_gap
+        self.is_idle = False
+        """Whether the last round brought nothing at all."""
         self._ends = {partition: span.end for partition, span in spans.items()}
         self._positions = {
             partition: span.start
@@ -70,6 +72,7 @@ class TopicReader:
             wait_ms=wait_ms,
             isolation=self._isolation,
         )
+        self.is_idle = not any(each.records or each.is_out_of_range for each in fetched)
         for each in fetched:
             if each.is_out_of_range:
                 self._skip_what_is_gone(each.partition)

@@ -137,6 +137,14 @@ def test_it_follows_what_arrives(
     assert printed("--follow", "--from-end", "-n", "1") == (ExitCode.OK, "new\n", "")
 
 
+def test_an_end_that_compaction_emptied_is_reached(
+    printed: Consume, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "end", lambda partition: 12)
+
+    assert printed("-o", "9", "-p", "0") == (ExitCode.OK, "9\n", "")
+
+
 def test_json_is_one_object_to_a_line(printed: Consume) -> None:
     _, out, _ = printed("--json", "-n", "2")
 
