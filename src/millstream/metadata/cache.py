@@ -76,6 +76,26 @@ class KRaftMetadataCache:
         """The names of all topics, sorted."""
         return sorted(self.image.topics.by_name)
 
+    @property
+    def topics_version(self) -> object:
+        """Another object whenever topics or partitions have changed."""
+        return self.image.topics
+
+    def partition_racks(self, topic: str) -> list[frozenset[str]]:
+        """The racks in which each partition has replicas, by its number."""
+        found = self.image.topics.by_name.get(topic)
+        if found is None:
+            return []
+        brokers = self.image.cluster.brokers
+        return [
+            frozenset(
+                rack
+                for replica in found.partitions[each].replicas
+                if replica in brokers and (rack := brokers[replica].rack) is not None
+            )
+            for each in sorted(found.partitions)
+        ]
+
     def partition(self, topic: str, partition_id: int) -> PartitionRegistration | None:
         """A partition by topic name and number."""
         found = self.image.topics.by_name.get(topic)
@@ -138,6 +158,10 @@ class KRaftMetadataCache:
     def topic_config(self, name: str) -> Mapping[str, str]:
         """What was set for a topic."""
         return self.image.configs.of(ResourceType.TOPIC, name)
+
+    def group_config(self, group_id: str) -> Mapping[str, str]:
+        """What was set for a group."""
+        return self.image.configs.of(ResourceType.GROUP, group_id)
 
     def features(self) -> tuple[Mapping[str, int], int]:
         """The finalized levels, and the offset as of which they hold."""

@@ -149,7 +149,9 @@ class BrokerServer:
     def _make_coordinators(self) -> BrokerCoordinators:
         return BrokerCoordinators(
             self._config.process.node_id,
-            CoordinatorConfigs(self._config.groups, self._config.transactions),
+            CoordinatorConfigs(
+                self._config.groups, self._config.consumer_groups, self._config.transactions
+            ),
             given=self._config.given,
             replicas=self.replicas,
             metadata=self.metadata,

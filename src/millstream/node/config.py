@@ -29,6 +29,7 @@ from millstream.config import (
 from millstream.config.validation import raise_for
 from millstream.controller.config import ControllerConfig
 from millstream.coordinator.group.config import GroupConfig
+from millstream.coordinator.group.consumer.config import ConsumerGroupConfig
 from millstream.coordinator.transaction.config import TransactionConfig
 from millstream.metadata.metadata_log import MetadataLogConfig
 from millstream.metadata.snapshots import SnapshotConfig
@@ -153,6 +154,7 @@ class NodeConfig:
         ReplicaConfig,
         ServerConfig,
         GroupConfig,
+        ConsumerGroupConfig,
         TransactionConfig,
     )
 
@@ -169,6 +171,7 @@ class NodeConfig:
     replicas: ReplicaConfig
     server: ServerConfig
     groups: GroupConfig
+    consumer_groups: ConsumerGroupConfig
     transactions: TransactionConfig
     given: Mapping[str, str]
     """What the user said, by Kafka's key."""
@@ -242,6 +245,7 @@ def node_config(given: Mapping[str, str], unknown_variables: Iterable[str] = ())
         replicas=read(ReplicaConfig),
         server=read(ServerConfig),
         groups=read(GroupConfig),
+        consumer_groups=read(ConsumerGroupConfig),
         transactions=read(TransactionConfig),
         given=dict(given),
         warnings=tuple(_warnings(given, unknown_variables)),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from millstream.coordinator.group.config import GroupConfig
+from millstream.coordinator.group.consumer.config import ConsumerGroupConfig
 from millstream.coordinator.group.coordinator import GroupCoordinator
 from millstream.coordinator.group.shard import GroupShard
 from millstream.coordinator.runtime import CoordinatorRuntime
@@ -43,6 +44,7 @@ class CoordinatorConfigs(NamedTuple):
     """The settings of all coordinators."""
 
     groups: GroupConfig
+    consumer_groups: ConsumerGroupConfig
     transactions: TransactionConfig
 
 
@@ -75,7 +77,9 @@ class BrokerCoordinators:
         self._group_runtime = self._runtime(
             GROUP_OFFSETS_TOPIC,
             GROUP_RECORDS,
-            lambda _partition, _epoch: GroupShard(configs.groups, metadata, random),
+            lambda _partition, _epoch: GroupShard(
+                configs.groups, configs.consumer_groups, metadata, random
+            ),
             configs.groups.offsets_commit_timeout_ms,
         )
         markers = MarkerWriter(replicas, self._group_runtime, clock)

@@ -7,6 +7,14 @@ from typing import TYPE_CHECKING
 
 from millstream.protocol.api import ApiKey
 from millstream.server.api_server import Handler
+from millstream.server.handlers.consumer_group_describe import (
+    fail_consumer_group_describe,
+    handle_consumer_group_describe,
+)
+from millstream.server.handlers.consumer_group_heartbeat import (
+    fail_consumer_group_heartbeat,
+    handle_consumer_group_heartbeat,
+)
 from millstream.server.handlers.delete_groups import fail_delete_groups, handle_delete_groups
 from millstream.server.handlers.describe_groups import (
     fail_describe_groups,
@@ -46,6 +54,14 @@ def group_handlers(groups: GroupCoordinator) -> dict[ApiKey, Handler]:
         ApiKey.OFFSET_FETCH: (handle_offset_fetch, fail_offset_fetch),
         ApiKey.OFFSET_DELETE: (handle_offset_delete, fail_offset_delete),
         ApiKey.TXN_OFFSET_COMMIT: (handle_txn_offset_commit, fail_txn_offset_commit),
+        ApiKey.CONSUMER_GROUP_HEARTBEAT: (
+            handle_consumer_group_heartbeat,
+            fail_consumer_group_heartbeat,
+        ),
+        ApiKey.CONSUMER_GROUP_DESCRIBE: (
+            handle_consumer_group_describe,
+            fail_consumer_group_describe,
+        ),
     }
     return {
         api: Handler(partial(handle, groups=groups), fail) for api, (handle, fail) in pairs.items()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from millstream.clock import ManualClock
 from millstream.coordinator.group.config import GroupConfig
+from millstream.coordinator.group.consumer.config import ConsumerGroupConfig
 from millstream.coordinator.transaction.config import TransactionConfig
 from millstream.metadata.cache import KRaftMetadataCache
 from millstream.metadata.delta import MetadataDelta
@@ -110,7 +111,7 @@ class Broker:
         )
         self.coordinators = BrokerCoordinators(
             NODE_ID,
-            CoordinatorConfigs(GroupConfig(), TransactionConfig()),
+            CoordinatorConfigs(GroupConfig(), ConsumerGroupConfig(), TransactionConfig()),
             given=given or {},
             replicas=self.replicas,
             metadata=self.metadata,

@@ -8,6 +8,7 @@ from millstream.protocol.api import ApiKey
 from millstream.protocol.messages import (
     add_offsets_to_txn,
     alter_replica_log_dirs,
+    consumer_group_heartbeat,
     delete_records,
     delete_topics,
     describe_configs,
@@ -204,6 +205,15 @@ _COORDINATED: Final[dict[ApiKey, Callable[[int], Message]]] = {
     ),
     ApiKey.ADD_OFFSETS_TO_TXN: lambda _: add_offsets_to_txn.AddOffsetsToTxnRequest(
         transactional_id="tx", group_id="g"
+    ),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: lambda _: (
+        consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
+            group_id="g",
+            member_id="m",
+            rebalance_timeout_ms=1000,
+            subscribed_topic_names=[TOPIC],
+            topic_partitions=[],
+        )
     ),
     ApiKey.END_TXN: lambda _: end_txn.EndTxnRequest(transactional_id="tx"),
 }

@@ -19,6 +19,10 @@ from millstream.errors import (
     NotCoordinator,
     RequestTimedOut,
 )
+from millstream.protocol.messages.consumer_group_describe import ConsumerGroupDescribeResponse
+from millstream.protocol.messages.consumer_group_describe import (
+    DescribedGroup as DescribedConsumerGroup,
+)
 from millstream.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
 from millstream.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsResponse
 from millstream.protocol.messages.heartbeat import HeartbeatResponse
@@ -34,6 +38,10 @@ if TYPE_CHECKING:
     from millstream.coordinator.group.ports import OffsetsTransactions
     from millstream.coordinator.group.shard import GroupShard
     from millstream.coordinator.runtime import CoordinatorRuntime
+    from millstream.protocol.messages.consumer_group_heartbeat import (
+        ConsumerGroupHeartbeatRequest,
+        ConsumerGroupHeartbeatResponse,
+    )
     from millstream.protocol.messages.heartbeat import HeartbeatRequest
     from millstream.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
     from millstream.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
@@ -142,7 +150,40 @@ class GroupCoordinator:
             request.group_id, lambda shard, now: shard.leave_group(request, now), done
         )
 
+    def consumer_group_heartbeat(
+        self,
+        request: ConsumerGroupHeartbeatRequest,
+        caller: Caller,
+        done: Done[ConsumerGroupHeartbeatResponse],
+    ) -> None:
+        """A member of a consumer group joins, lives, follows its assignment, or leaves."""
+        self._runtime.write(
+            request.group_id,
+            lambda shard, now: shard.consumer_group_heartbeat(request, caller, now),
+            done,
+        )
+
     # Groups.
+
+    def consumer_group_describe(
+        self,
+        groups: Sequence[str],
+        caller: Caller,
+        done: Callable[[ConsumerGroupDescribeResponse], None],
+    ) -> None:
+        """Describe consumer groups; each succeeds or fails for itself."""
+
+        def ask(group_id: str, answered: Done[DescribedConsumerGroup]) -> None:
+            self._runtime.read(
+                group_id, lambda shard, _: shard.consumer.describe(group_id), answered
+            )
+
+        def fail(group_id: str, error: ApiError) -> DescribedConsumerGroup:
+            return DescribedConsumerGroup(
+                group_id=group_id, error_code=error.code, error_message=str(error)
+            )
+
+        _gather(groups, ask, fail, lambda found: done(ConsumerGroupDescribeResponse(groups=found)))
 
     def describe_groups(
         self, groups: Sequence[str], caller: Caller, done: Callable[[DescribeGroupsResponse], None]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from millstream.coordinator.decision import Decision
 from millstream.coordinator.group.classic.manager import ClassicGroups
+from millstream.coordinator.group.consumer.manager import ConsumerGroups
 from millstream.coordinator.group.group import GroupType
 from millstream.coordinator.group.offsets.fetching import OffsetFetcher
 from millstream.coordinator.group.offsets.manager import OffsetManager
@@ -30,9 +31,14 @@ if TYPE_CHECKING:
     from millstream.coordinator.decision import Caller, CoordinatorRecord, Moment, ProducerStamp
     from millstream.coordinator.group.calls import ClassicCalls, JoinAnswer, SyncAnswer
     from millstream.coordinator.group.config import GroupConfig
+    from millstream.coordinator.group.consumer.config import ConsumerGroupConfig
+    from millstream.coordinator.group.consumer.ports import SubscribableTopics
     from millstream.coordinator.group.group import Group
-    from millstream.coordinator.group.ports import TopicsView
     from millstream.protocol.message import Message
+    from millstream.protocol.messages.consumer_group_heartbeat import (
+        ConsumerGroupHeartbeatRequest,
+        ConsumerGroupHeartbeatResponse,
+    )
     from millstream.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
     from millstream.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
     from millstream.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
@@ -46,13 +52,20 @@ _EXPIRY: Final = "offset expiry"
 class GroupShard:
     """A `CoordinatorShard` of groups."""
 
-    def __init__(self, config: GroupConfig, topics: TopicsView, random: Random) -> None:
+    def __init__(
+        self,
+        config: GroupConfig,
+        consumer_config: ConsumerGroupConfig,
+        topics: SubscribableTopics,
+        random: Random,
+    ) -> None:
         self._config = config
         self.timers = TimerQueue()
         """What it wants to decide when."""
         self.groups: dict[str, Group] = {}
         """The groups of every kind, by id."""
         self.classic = ClassicGroups(config, self.groups, self.timers, random)
+        self.consumer = ConsumerGroups(consumer_config, self.groups, self.timers, topics, random)
         self.offsets = OffsetManager(config, topics, self.groups, self.classic.create)
         self.fetcher = OffsetFetcher(self.offsets, topics, self.groups)
         self._calls: dict[GroupType, ClassicCalls] = {GroupType.CLASSIC: self.classic}
@@ -60,6 +73,7 @@ class GroupShard:
             OffsetCommitKey: self.offsets.replay,
             LegacyOffsetCommitKey: self.offsets.replay_legacy,
             GroupMetadataKey: self.classic.replay,
+            **self.consumer.replays,
         }
 
     # What the runtime calls.
@@ -77,6 +91,7 @@ class GroupShard:
     def loaded(self, now_ms: int) -> None:
         """All that was in the log is replayed: begin to watch the time."""
         self.classic.loaded(now_ms)
+        self.consumer.loaded(now_ms)
         if self.groups:
             self.watch_expiry(now_ms)
 
@@ -125,6 +140,16 @@ class GroupShard:
         if calls is None:
             raise UnknownMemberId(f"{group_id} is no group with classic members")
         return calls
+
+    # Members of consumer groups.
+
+    def consumer_group_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, caller: Caller, now: Moment
+    ) -> Decision[ConsumerGroupHeartbeatResponse]:
+        """A member joins, lives or leaves."""
+        decision = self.consumer.heartbeat(request, caller, now)
+        self.watch_expiry(now.now_ms)
+        return decision
 
     # Groups of any kind.
 

@@ -10,6 +10,7 @@ from millstream.clock import ManualClock
 from millstream.coordinator.decision import Caller, ProducerStamp
 from millstream.coordinator.group.classic.group import ClassicGroup
 from millstream.coordinator.group.config import GroupConfig
+from millstream.coordinator.group.consumer.config import ConsumerGroupConfig
 from millstream.coordinator.group.coordinator import GroupCoordinator
 from millstream.coordinator.group.shard import GroupShard
 from millstream.coordinator.runtime import CoordinatorRuntime
@@ -62,17 +63,33 @@ class Topics:
     def __init__(self) -> None:
         self.counts: dict[str, int] = {"orders": 3, "payments": 2}
         self.ids: dict[str, Uuid] = {}
+        self.racks: dict[tuple[str, int], frozenset[str]] = {}
+        self.group_configs: dict[str, dict[str, str]] = {}
 
     def topic_id(self, name: str) -> Uuid | None:
         if name not in self.counts:
             return None
-        return self.ids.setdefault(name, Uuid(name.encode().ljust(16, b"\0")))
+        return self.ids.setdefault(name, Uuid(name.encode().ljust(16, b"\0")[-16:]))
 
     def topic_name(self, topic_id: Uuid) -> str | None:
         return next((name for name in self.counts if self.topic_id(name) == topic_id), None)
 
     def partition_count(self, topic: str) -> int | None:
         return self.counts.get(topic)
+
+    @property
+    def topics_version(self) -> object:
+        """A test that changes the counts gives a new dict."""
+        return self.counts
+
+    def topic_names(self) -> list[str]:
+        return sorted(self.counts)
+
+    def partition_racks(self, topic: str) -> list[frozenset[str]]:
+        return [self.racks.get((topic, each), frozenset()) for each in range(self.counts[topic])]
+
+    def group_config(self, group_id: str) -> dict[str, str]:
+        return self.group_configs.get(group_id, {})
 
 
 class Transactions:
@@ -114,12 +131,19 @@ def error_of(answers: Sequence[object]) -> type[ApiError] | None:
 class World:
     """A coordinator of one partition, its log and its clock."""
 
-    def __init__(self, config: GroupConfig | None = None, *, seed: int = 1) -> None:
+    def __init__(
+        self,
+        config: GroupConfig | None = None,
+        *,
+        seed: int = 1,
+        consumer_config: ConsumerGroupConfig | None = None,
+    ) -> None:
         self.clock = ManualClock()
         self.store = MemoryStore()
         self.topics = Topics()
         self.transactions = Transactions()
         self.config = config or GroupConfig()
+        self.consumer_config = consumer_config or ConsumerGroupConfig()
         self.armed: list[int] = []
         self._deferred: deque[Callable[[], None]] = deque()
         self._random = Random(seed)
@@ -134,7 +158,9 @@ class World:
         self.runtime = CoordinatorRuntime(
             "__consumer_offsets",
             codec=GROUP_RECORDS,
-            make_shard=lambda *_: GroupShard(self.config, self.topics, self._random),
+            make_shard=lambda *_: GroupShard(
+                self.config, self.consumer_config, self.topics, self._random
+            ),
             store=self.store,
             partition_count=lambda: 1,
             clock=self.clock,
