@@ -184,7 +184,7 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
                 start = frame_end
                 count += 1
                 response = handle(request)
-                if isinstance(response, bytes) and not self._in_flight and not request.is_retained:
+                if type(response) is bytes and not self._in_flight and not request.is_retained:
                     self._out.append(response)
                     out_bytes += len(response)
                     if out_bytes > GATHER_BYTES_MAX:
@@ -293,9 +293,11 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
     def _write(self) -> None:
         out = self._out
         if out and self.is_open:
-            self._sender.send(out[0] if len(out) == 1 else b"".join(out))
+            sender = self._sender
+            sender.send(out[0] if len(out) == 1 else b"".join(out))
             out.clear()
-            self._after_send()
+            if sender.is_blocked:
+                self._after_send()
 
     def _after_send(self) -> None:
         sender = self._sender

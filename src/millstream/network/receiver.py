@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from millstream.network.buffers import CARRIED_BYTES_MAX, growth_bytes
+from millstream.network.buffers import CARRIED_BYTES_MAX, SHARED_BUFFER_BYTES, growth_bytes
 from millstream.network.header import FRAME_SIZE_BYTES
 
 if TYPE_CHECKING:
@@ -119,14 +119,19 @@ class Receiver:
         return FRAME_SIZE_BYTES + int.from_bytes(prefix, "big")
 
     def _let_go(self, own: memoryview | None) -> None:
-        """Nothing is left. A connection that sends large frames keeps its buffer, within limits."""
+        """Nothing is left. A connection that sends large frames keeps its buffer, within limits.
+
+        Frames that fit into the shared buffer are best received there, several at a time.
+        """
         was_large = self.end - self._pass_start > CARRIED_BYTES_MAX
         self.start = self.end = 0
-        if own is not None and not (was_large and self._processor.pool.may_linger):
-            self._processor.pool.give_back(own)
+        pool = self._processor.pool
+        if own is not None and was_large and len(own) > SHARED_BUFFER_BYTES and pool.may_linger:
+            return
+        if own is not None:
+            pool.give_back(own)
             self._own = None
-        if self._own is None:
-            self.buffer = _NOTHING
+        self.buffer = _NOTHING
 
     def _put_away(self, rest: int) -> bool:
         """Out of the shared buffer, which others need now."""
@@ -138,6 +143,9 @@ class Receiver:
             return True
         has_room = self._reserve(frame_bytes, rest)
         size = growth_bytes(frame_bytes, rest) if has_room else rest
+        if has_room and self.start > CARRIED_BYTES_MAX:
+            # Several frames at a time: the next read shall bring as many.
+            size = max(size, SHARED_BUFFER_BYTES)
         self._move_to(self._processor.pool.take(max(size, rest)), rest)
         return has_room
 
@@ -146,7 +154,7 @@ class Receiver:
         frame_bytes = self._frame_bytes(rest)
         if not self._reserve(frame_bytes, rest):
             return False
-        if self.start + frame_bytes <= len(own):
+        if self.start + frame_bytes <= len(own) and self.start < rest:
             return True
         size = growth_bytes(frame_bytes, rest)
         if size <= len(own):

@@ -127,6 +127,34 @@ def test_an_idle_connection_holds_no_buffer() -> None:
     assert world.processor.pool.loaned_bytes == 0
 
 
+def test_who_sends_several_frames_at_a_time_goes_on_being_read_so() -> None:
+    world = World(echo)
+    channel, _ = world.connect()
+    sent = frame(1, bytes(65_536))
+    stream = sent * 8
+    whole = len(channel.get_buffer(-1))
+
+    receive(channel, stream[: whole - 1])
+    after_a_cut = len(channel.get_buffer(-1))
+    receive(channel, stream[whole - 1 :][: after_a_cut - 1])
+    after_another = len(channel.get_buffer(-1))
+
+    assert min(after_a_cut, after_another) > 2 * len(sent)
+
+
+def test_a_connection_is_read_into_the_shared_buffer_again_when_nothing_is_left() -> None:
+    world = World(echo)
+    channel, _ = world.connect()
+    sent = frame(1, bytes(100_000))
+
+    receive(channel, sent * 2 + sent[:-1])
+    assert world.processor.pool.loaned_bytes > 0
+    receive(channel, sent[-1:])
+
+    assert world.processor.pool.loaned_bytes == 0
+    assert channel.get_buffer(-1) is world.processor.shared_buffer
+
+
 def test_a_frame_that_is_only_announced_costs_little_memory() -> None:
     world = World(echo)
     channel, _ = world.connect()
