@@ -1,8 +1,8 @@
 """A node as a process: `millstream server start`, `stop` and `status`.
 
 Reads the settings, runs a `Node` until a signal comes, and leaves with a code that says how it
-went. The first SIGTERM or SIGINT stops in order, a second one at once: what was acknowledged is
-safe either way, the next start only takes longer.
+went. The first SIGTERM, SIGINT or SIGHUP (unless `nohup` said to ignore it) stops in order, a
+second one at once: what was acknowledged is safe either way, the next start only takes longer.
 """
 
 from __future__ import annotations
@@ -245,17 +245,18 @@ def _announce(node: Node) -> None:
 class _Signals:
     """The first signal asks for an orderly end, the second one ends the process."""
 
-    SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+    SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
     def __init__(self, finished: asyncio.Future[int]) -> None:
         self._finished = finished
         self._loop = asyncio.get_running_loop()
-        for each in self.SIGNALS:
+        self._taken = [each for each in self.SIGNALS if signal.getsignal(each) != signal.SIG_IGN]
+        for each in self._taken:
             self._loop.add_signal_handler(each, self._received, each)
 
     def remove(self) -> None:
         """Leave signals to the system again."""
-        for each in self.SIGNALS:
+        for each in self._taken:
             self._loop.remove_signal_handler(each)
 
     def _received(self, received: signal.Signals) -> None:
@@ -263,7 +264,7 @@ class _Signals:
             _logger.info("%s: stopping; once more to stop at once", received.name)
             self._finished.set_result(EXIT_OK)
             # From now on the signal ends the process even if the loop is busy.
-            for each in self.SIGNALS:
+            for each in self._taken:
                 self._loop.remove_signal_handler(each)
                 signal.signal(each, _exit_at_once)
 

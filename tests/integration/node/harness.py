@@ -235,6 +235,8 @@ class NodeProcess:
         """Kill it, if it still runs, and forget its log."""
         if self.is_running():
             self.finish(signal.SIGKILL)
+        if self._process.stdout is not None:
+            self._process.stdout.close()
         self._log.close()
 
     def is_running(self) -> bool:
