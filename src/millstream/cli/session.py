@@ -91,6 +91,9 @@ class Session:
         self._connections: dict[Address, BrokerConnection] = {}
         self._view: ClusterView | None = None
         self._topics: dict[str, TopicView] = {}
+        self._members: list[Address] = []
+        """Brokers that were there when somebody last said who is."""
+        self._was_reached = False
 
     def __enter__(self) -> Self:
         return self
@@ -147,7 +150,7 @@ class Session:
             except (RetriableError, Unreachable) as error:
                 if self.clock.monotonic_ms() + _BACKOFF_MS >= deadline_ms:
                     raise
-                if isinstance(error, Unreachable) and not self._is_started:
+                if isinstance(error, Unreachable) and not self._was_reached:
                     raise  # Nobody answered yet: more likely a wrong address than a restart.
             self.forget()
             self._sleep(_BACKOFF_MS)
@@ -186,21 +189,18 @@ class Session:
         self._topics[name] = topic
         return topic
 
-    @property
-    def _is_started(self) -> bool:
-        return self._view is not None or bool(self._connections)
-
     def _metadata(self, names: list[str] | None) -> ClusterView:
         topics = None if names is None else [MetadataRequestTopic(name=each) for each in names]
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
-        return cluster_view(self.call(request, MetadataResponse))
+        view = cluster_view(self.call(request, MetadataResponse))
+        self._members = [each.address for each in view.brokers.values()]
+        return view
 
     def _any(self) -> BrokerConnection:
         if self._connections:
             return next(iter(self._connections.values()))
-        known = self._view.brokers.values() if self._view is not None else ()
         failures = []
-        for address in dict.fromkeys((*self._bootstrap, *(each.address for each in known))):
+        for address in dict.fromkeys((*self._bootstrap, *self._members)):
             try:
                 return self._connection(address)
             except Unreachable as error:
@@ -211,6 +211,7 @@ class Session:
         if address not in self._connections:
             timeout_ms = min(self.timeout_ms, _CONNECT_MS_MAX)
             self._connections[address] = self._connect(address, timeout_ms)
+            self._was_reached = True
         return self._connections[address]
 
 

@@ -16,10 +16,11 @@ from millstream.cli.session import open_session
 from millstream.protocol.messages import DeleteRecordsRequest, DeleteRecordsResponse
 from millstream.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsTopic
 from tests.integration.cli.commands import SECONDS_MAX, command_line, run_command
-from tests.integration.node.harness import running
+from tests.integration.node.harness import free_port, running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.integration.cli.commands import Outcome
 
@@ -161,3 +162,20 @@ def test_deleted_offsets_are_told_and_passed_over(cluster: Cluster) -> None:
 
     assert (result.code, result.out) == (ExitCode.OK, "2\n")
     assert "offsets 0 to 1 are deleted; going on at 2" in result.err
+
+
+def test_following_survives_a_restart_of_the_broker(tmp_path: Path) -> None:
+    listen = ("--listen", f"127.0.0.1:{free_port()}")
+    with running(tmp_path / "data", *listen) as node:
+        restarted = Cluster(node.until_ready(), "restarted")
+        with restarted.start_consuming("--follow") as process:
+            assert process.stdout is not None
+            restarted.produce(b"before\n", "-p", "0")
+            assert process.stdout.readline() == b"before\n"
+            node.finish(signal.SIGTERM)
+            with running(tmp_path / "data", *listen) as again:
+                again.until_ready()
+                restarted.produce(b"after\n", "-p", "0")
+                assert process.stdout.readline() == b"after\n"
+                process.send_signal(signal.SIGINT)
+                assert process.communicate(timeout=SECONDS_MAX)[1] == b""

@@ -144,6 +144,43 @@ def test_a_first_address_that_does_not_answer_is_not_tried_for_long() -> None:
     assert len(attempts) == 1
 
 
+def test_a_cluster_that_answered_once_is_waited_for() -> None:
+    cluster = FakeCluster()
+    down = [True, True, True]
+
+    def connect(address: Address, timeout_ms: int) -> BrokerConnection:
+        if session.timeout_ms == 1001 and down:
+            down.pop()
+            raise Unreachable("restarting")
+        return cluster
+
+    session = Session([Address("first", 1)], connect=connect, sleep=lambda ms: None)
+    session.refresh()
+    session.forget()
+    session.timeout_ms = 1001
+
+    assert session.retrying(session.refresh).cluster_id == "cluster"
+    assert down == []
+
+
+def test_other_members_are_asked_when_the_first_is_gone() -> None:
+    cluster = FakeCluster()
+    asked: list[Address] = []
+
+    def connect(address: Address, timeout_ms: int) -> BrokerConnection:
+        asked.append(address)
+        if len(asked) == 2:
+            raise Unreachable("gone")
+        return cluster
+
+    session = Session([Address("first", 1)], connect=connect, sleep=lambda ms: None)
+    session.refresh()
+    session.forget()
+    session.refresh()
+
+    assert asked == [Address("first", 1), Address("first", 1), cluster.address]
+
+
 def test_an_unknown_broker_may_be_a_matter_of_time() -> None:
     with pytest.raises(LeaderNotAvailable, match="broker 5"):
         FakeCluster().session().broker(5)
