@@ -34,6 +34,7 @@ TURN_BYTES_MAX: Final = 4 * 1024 * 1024
 LOW_WATER_BYTES: Final = 64 * 1024
 HIGH_WATER_BYTES: Final = 256 * 1024
 
+ALL: Final = None
 _MORE_FOLLOWS: Final[int] = getattr(socket, "MSG_MORE", 0)
 _NOT_SENDABLE: Final = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP})
 _BUFFER_TYPES: Final = (bytes, bytearray, memoryview)
@@ -163,10 +164,41 @@ class SocketSender(Sender):
 
     def send_parts(self, parts: Sequence[ResponsePart]) -> None:
         """Send until the kernel's buffer is full."""
-        was_waiting = bool(self._queue)
-        self._enqueue(parts)
-        if not was_waiting:
+        if self._queue:
+            self._enqueue(parts)
+            return
+        try:
+            sent = self._send_small(parts)
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        except OSError as error:
+            self._owner.output_lost(error)
+            return
+        if sent is not ALL:
+            self._enqueue(parts)
+            self._note_sent(sent)
             self._flush()
+
+    def _send_small(self, parts: Sequence[ResponsePart]) -> int | None:
+        """The common case: parts that fit into one call; how much was sent, or `ALL`."""
+        gathered: list[ReadableBuffer] = []
+        room = _GATHER_BYTES_MAX
+        for part in parts:
+            if isinstance(part, _BUFFER_TYPES):
+                room -= len(part)
+                gathered.append(part)
+            elif part.length < SENDFILE_BYTES_MIN:
+                room -= part.length
+                gathered.append(_bytes_of(part))
+            else:
+                return 0
+        if room < 0 or len(gathered) > _GATHER_PARTS_MAX:
+            return 0
+        sent = self._send_message(gathered)
+        if sent < _GATHER_BYTES_MAX - room:
+            return sent
+        self.bytes_sent += sent
+        return ALL
 
     def close(self) -> None:
         """Stop waiting as well."""

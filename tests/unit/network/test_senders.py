@@ -53,7 +53,7 @@ class Kernel:
         self.sends.append(bytes(data))
         return self._take(bytes(data))
 
-    def sendmsg(self, buffers: list[Any], _: object, flags: int = 0) -> int:
+    def sendmsg(self, buffers: list[Any], _: object = (), flags: int = 0) -> int:
         """As `socket.sendmsg`."""
         return self.send(b"".join(bytes(each) for each in buffers), flags)
 
