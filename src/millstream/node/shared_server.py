@@ -26,6 +26,7 @@ from millstream.metadata.snapshots import SnapshotEmitter, SnapshotGenerator
 from millstream.node.publishers import CachePublisher, ProgressPublisher
 from millstream.raft.batches import voters_record, walk_batches
 from millstream.raft.driver import RaftDriver
+from millstream.storage.faults import storage_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -123,8 +124,9 @@ class SharedServer:
         # The log directory around it may be locked by the log manager later, on its own account.
         metadata_dir = self._config.metadata_dir
         partition = f"{metadata_dir}/{METADATA_PARTITION}"
-        filesystem.make_directory(partition)
-        lock = filesystem.lock_directory(partition)
+        with storage_errors(partition, "taking the directory"):
+            filesystem.make_directory(partition)
+            lock = filesystem.lock_directory(partition)
         try:
             log = MetadataLog.open(
                 filesystem,

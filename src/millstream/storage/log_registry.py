@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from millstream.errors import KafkaStorageError
 from millstream.storage.cleaning_control import CleaningControl, NoCleaning
-from millstream.storage.faults import is_disk_failure, storage_errors
+from millstream.storage.faults import is_disk_failure, is_disk_full, storage_errors
 from millstream.storage.filesystem import directory_of
 from millstream.storage.loader import LoadRequest
 from millstream.storage.log_directory import LogDirectory
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from millstream.types import TopicPartition, Uuid
 
 _logger = logging.getLogger(__name__)
+
+_FULL_TOLD_EVERY_MS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,8 @@ class LogRegistry:
         self.config_for = config_for
         """A topic's settings, by its name; also asked on worker threads while logs are loaded."""
         self._on_failure = on_failure
+        # When it was last said that a directory is full.
+        self._told_full_ms: dict[str, int] = {}
         # Logs with a `flush.ms`, and that time.
         self._flush_intervals_ms: dict[LogSlot, int] = {}
 
@@ -208,11 +212,21 @@ class LogRegistry:
     def note_error(self, directory: LogDirectory, error: Exception) -> bool:
         """Take a directory out of service if an error says that its disk has failed; if it did."""
         if not directory.is_online or not is_disk_failure(error):
+            if is_disk_full(error):
+                self._note_full(directory, error)
             return not directory.is_online
         if not isinstance(error, KafkaStorageError):
             error = KafkaStorageError(f"{directory.path} has failed ({error})")
         self.fail(directory, error)
         return True
+
+    def _note_full(self, directory: LogDirectory, error: Exception) -> None:
+        """Say it now and then: every append of every producer brings the same error."""
+        now_ms = self.clock.monotonic_ms()
+        told_ms = self._told_full_ms.get(directory.path)
+        if told_ms is None or now_ms - told_ms >= _FULL_TOLD_EVERY_MS:
+            self._told_full_ms[directory.path] = now_ms
+            _logger.error("%s; records are refused until there is room again", error)
 
     def fail(self, directory: LogDirectory, error: KafkaStorageError) -> None:
         """Take a directory out of service. Nothing is written to it any more."""

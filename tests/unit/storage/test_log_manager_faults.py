@@ -131,6 +131,22 @@ def test_a_full_disk_is_an_error_to_the_producer_only(broker: FaultyBroker) -> N
     assert log.log_end_offset == 4
 
 
+def test_that_a_disk_is_full_is_said_now_and_then(
+    broker: FaultyBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    directory = broker.manager.directories[0]
+    full = OSError(errno.ENOSPC, "no space")
+
+    for _ in range(3):
+        assert broker.manager._registry.note_error(directory, full) is False
+    assert len(caplog.messages) == 1
+    broker.clock.advance(10_000)
+    broker.manager._registry.note_error(directory, full)
+
+    assert len(caplog.messages) == 2
+    assert "until there is room again" in caplog.text
+
+
 def test_a_checkpoint_that_finds_the_disk_full_is_written_later(broker: FaultyBroker) -> None:
     broker.orders.flush()
     broker.fail_when(lambda operation, path: ".tmp" in path and operation == "write", errno.ENOSPC)

@@ -1,0 +1,151 @@
+"""Disks that are full or become read-only under a broker process.
+
+The disk is a small tmpfs, which only root may mount; elsewhere these tests are skipped, and
+`tests/integration/node/test_power_loss.py` has a simulated one.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.integration.faults.harness import Broker, broker_on, lines_of
+from tests.integration.node.harness import Client, running
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.slow,
+    pytest.mark.timeout(120),
+    pytest.mark.skipif(
+        sys.platform != "linux" or os.geteuid() != 0, reason="only root may mount a small disk"
+    ),
+]
+
+KAFKA_STORAGE_ERROR = 56
+DISK_BYTES = 24 << 20
+
+
+def mount(*arguments: str) -> None:
+    done = subprocess.run(["mount", *arguments], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        pytest.skip(f"a disk cannot be mounted here: {done.stderr.strip()}")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A directory with room for 24 MiB."""
+    made = tmp_path / "disk"
+    made.mkdir()
+    mount("-t", "tmpfs", "-o", f"size={DISK_BYTES}", "none", str(made))
+    yield made
+    subprocess.run(["umount", "-l", str(made)], check=True)
+
+
+def fill_with_records(client: Client) -> int:
+    """Write until the disk is full; how many records were acknowledged."""
+    for number in range(100):
+        code, _ = client.produce("orders", b"%03d" % number + b"x" * 500_000)
+        if code:
+            assert code == KAFKA_STORAGE_ERROR
+            return number
+    raise AssertionError("the disk is larger than it should be")
+
+
+def numbers(client: Client) -> list[int]:
+    return [int(value[:3]) for value in client.values("orders")]
+
+
+@pytest.mark.parametrize("durability", ["page-cache", "disk"])
+def test_a_full_disk_refuses_records_and_nothing_else(small_disk: Path, durability: str) -> None:
+    with broker_on(small_disk / "data") as broker:
+        with broker.client() as client:
+            client.create_topic("orders", millstream_durability=durability)
+            ballast = small_disk / "ballast"
+            ballast.write_bytes(bytes(4 << 20))
+            acknowledged = fill_with_records(client)
+            assert acknowledged > 10
+            for _ in range(50):
+                assert client.produce("orders", b"y" * 500_000)[0] == KAFKA_STORAGE_ERROR
+            assert numbers(client) == list(range(acknowledged)), "it can be read"
+            said = broker.said("disk is full")
+            assert 1 <= len(said) <= 5, said
+
+            ballast.unlink()
+            code, offset = client.produce("orders", b"999" + b"x" * 500_000)
+            assert (code, offset) == (0, acknowledged), "there is room again, without a restart"
+        broker.node.finish(signal.SIGKILL)
+
+    with broker_on(small_disk / "data") as broker, broker.client() as client:
+        assert numbers(client) == [*range(acknowledged), 999]
+
+
+def test_a_disk_too_full_for_metadata_ends_the_node_or_refuses_and_loses_nothing(
+    small_disk: Path,
+) -> None:
+    with broker_on(small_disk / "data") as broker:
+        with broker.client() as client:
+            client.create_topic("orders")
+            acknowledged = fill_with_records(client)
+        (small_disk / "ballast").write_bytes(b"")
+        _use_up(small_disk / "ballast")
+        created = _create_topics(broker)
+        broker.node.finish(signal.SIGKILL)
+        for line in lines_of(broker.node.log()):
+            assert line["level"] != "ERROR" or "No space" in str(line), line
+
+    (small_disk / "ballast").unlink()
+    (small_disk / "data" / "orders-0" / "nothing").unlink(missing_ok=True)
+    with broker_on(small_disk / "data") as broker, broker.client() as client:
+        assert numbers(client) == list(range(acknowledged))
+        assert created <= set(client.topics())
+
+
+def _use_up(file: Path) -> None:
+    with file.open("ab", buffering=0) as opened:
+        try:
+            while True:
+                opened.write(bytes(4096))
+        except OSError:
+            return
+
+
+def _create_topics(broker: Broker) -> set[str]:
+    """Those that were promised, until the disk or the node has enough."""
+    created: set[str] = set()
+    try:
+        with broker.client() as client:
+            client.socket.settimeout(3)
+            for number in range(30):
+                if client.create_topic(f"topic-{number}") == 0:
+                    created.add(f"topic-{number}")
+    except OSError:
+        pass
+    return created
+
+
+def test_a_directory_that_cannot_be_written_is_refused_with_its_name(small_disk: Path) -> None:
+    data = small_disk / "data"
+    with broker_on(data) as broker:
+        broker.still_serves()
+        broker.stop()
+    mount("-o", "remount,ro", str(small_disk))
+
+    with running(data) as node:
+        code, log = node.finish()
+    assert code == 1
+    assert str(data) in log
+    assert "Read-only file system" in log
+    assert "Traceback" not in log
+
+    mount("-o", "remount,rw", str(small_disk))
+    with broker_on(data) as broker:
+        broker.still_serves()
