@@ -93,23 +93,24 @@ class FetchSession(FetchInterest):
         """What may have something to say, in the session's order."""
         if self.is_follower:
             return sorted(self.targets.values(), key=_rank_of)
-        return sorted(self.changed, key=_rank_of)
+        return sorted(self.changed, key=_rank_of) if len(self.changed) > 1 else [*self.changed]
 
     def settle(self, target: FetchTarget, found: PartitionFetch) -> bool:
         """Note what a partition answers; whether the asker does not know it yet.
 
         A partition without news is left alone from now on, until it changes.
         """
+        has_records = found.records is not None
         is_news = (
-            found.size > 0
-            or found.is_urgent
+            has_records
             or found.high_watermark != target.sent_high_watermark
             or found.log_start_offset != target.sent_log_start_offset
+            or found.is_urgent
         )
         # An error comes without watermarks, so that its end is news, whatever it leaves.
         target.sent_high_watermark = found.high_watermark
         target.sent_log_start_offset = found.log_start_offset
-        if found.size:
+        if has_records:
             self._rank += 1
             target.rank = self._rank
         elif not found.is_urgent and not found.is_withheld:

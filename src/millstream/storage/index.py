@@ -289,11 +289,15 @@ class OffsetIndex(SparseIndex):
         slot = self._last_at_most(_INT32, 0, offset - self.base_offset)
         return self.entry(slot) if slot >= 0 else OffsetPosition(self.base_offset, 0)
 
-    def around(self, offset: int) -> tuple[OffsetPosition, OffsetPosition | None]:
-        """`lookup`, and the entry after that one, if there is one."""
-        slot = self._last_at_most(_INT32, 0, offset - self.base_offset)
-        before = self.entry(slot) if slot >= 0 else OffsetPosition(self.base_offset, 0)
-        return before, self.entry(slot + 1) if slot + 1 < self.entry_count else None
+    def around(self, offset: int) -> tuple[int, int, int, int]:
+        """`lookup`, and the entry after that one: two offsets and positions, -1 if it has none."""
+        base_offset = self.base_offset
+        slot = self._last_at_most(_INT32, 0, offset - base_offset)
+        before, position = self._entry_bytes(_OFFSET_ENTRY, slot) if slot >= 0 else (0, 0)
+        if slot + 1 >= self.entry_count:
+            return base_offset + before, position, -1, -1
+        after, position_after = self._entry_bytes(_OFFSET_ENTRY, slot + 1)
+        return base_offset + before, position, base_offset + after, position_after
 
     def first_at_or_after(self, position: int) -> OffsetPosition | None:
         """The first entry whose batch begins at a position or later: an upper bound."""

@@ -349,18 +349,18 @@ class LogSegment:
         return self.indexes
 
     def _find(self, offset: int) -> BatchHead | None:
-        before, after = self._ready_indexes().offsets.around(offset)
+        indexes = self.indexes if self._is_ready else self._ready_indexes()
+        before, position, after, position_after = indexes.offsets.around(offset)
         file = self.open_file()
-        if after is not None and before.offset < offset:
+        if before < offset and position_after - position > HEAD_WINDOW_BYTES:
             # An entry has the last offset of its batch. Where batches are large each has one, and
             # the one after an offset is that of its batch.
-            gap = after.position - before.position
-            head = head_at(file, after.position, self.size) if gap > HEAD_WINDOW_BYTES else None
-            if head is not None and head.base_offset <= offset <= head.last_offset == after.offset:
+            head = head_at(file, position_after, self.size)
+            if head is not None and head.base_offset <= offset <= head.last_offset == after:
                 return head
         # An entry that points elsewhere would hide batches, so what it says is checked.
-        hint = (self.base_offset, before.offset) if before.position else None
-        return find_head(file, before.position, self.size, offset, hint)
+        hint = (self.base_offset, before) if position else None
+        return find_head(file, position, self.size, offset, hint)
 
     def _indexed_largest(self) -> TimestampOffset:
         """The last time entry: a sealed segment has its largest time there."""
