@@ -11,8 +11,9 @@ At the end stands which of the bars of `broker_bars` hold.
 Produce: Produce v13 with acks=all to a topic of 4 partitions; `c4-w5` is 4 connections with 5
 requests in flight each. 100 B is one record, larger batches hold records of 1 KiB. Fetch: Fetch v18
 in a session, one partition per connection, from the page cache. `--rows 'produce-*-c4*,follow'`
-takes names by pattern; `--list` shows them. `floor` runs the load generator against a C program
-that answers at once: what it could do at most.
+takes names by pattern; `--list` shows them. `--floor` adds to each round the load generator against
+a C program that answers at once: what it could do at most, at that moment. The row `floor` is the
+same once, before all others, which on a busy machine proves little.
 """
 
 from __future__ import annotations
@@ -41,9 +42,11 @@ if TYPE_CHECKING:
 LIFE_ROWS = ("start", "embedded-start", "memory-and-idle")
 _LESS_IS_BETTER = ("_us", "_us_per_mb", "_ms", "_mb", "_us_per_second")
 _WARM_UP: tuple[Row, ...] = (
+    ProduceRow("100B", 1, 1),
     ProduceRow("100B", 16, 5),
     ProduceRow("16KiB", 4, 5),
     ProduceRow("1MiB", 4, 1),
+    FetchRow("1KiB", 1),
     FetchRow("64KiB", 4),
     FollowRow(),
 )
@@ -84,6 +87,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--rows", default="", metavar="PATTERN", help="some rows, by name")
     parser.add_argument("--list", action="store_true", help="the names of all rows")
     parser.add_argument("--without-kafka", action="store_true", help="ours alone")
+    parser.add_argument(
+        "--floor", action="store_true", help="in each round, what the load generator could do"
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.0, help="of a round")
     options = parser.parse_args()
@@ -211,7 +217,10 @@ def compare(
     """The median of each contender's rounds; they take turns in who begins."""
     effort = Effort(options.seconds, options.seconds / 3, 200 if options.quick else 500)
     taken: dict[str, list[Figures]] = {broker.name: [] for broker in brokers}
+    floor = broker_floor.floor_of(row) if options.floor else None
     for number in range(options.rounds):
+        if floor is not None:
+            taken.setdefault(broker_floor.NAME, []).append(floor.measure(options.seconds))
         for broker in brokers if number % 2 == 0 else reversed(brokers):
             taken[broker.name].append(row.round(broker, effort))
     return {name: median(each) for name, each in taken.items()}

@@ -115,6 +115,13 @@ def _fetch_answer(records: bytes) -> bytes:
     return response[: -len(records) - len(_TAGS)]
 
 
+def floor_of(row: object) -> ProduceFloor | FetchFloor | None:
+    """The floor of a row of load, if it has one."""
+    if isinstance(row, ProduceRow):
+        return ProduceFloor(row)
+    return FetchFloor(row) if isinstance(row, FetchRow) else None
+
+
 LOADS: tuple[ProduceFloor | FetchFloor, ...] = (
     ProduceFloor(ProduceRow("100B", 1, 1)),
     ProduceFloor(ProduceRow("100B", 4, 5)),
