@@ -113,6 +113,10 @@ class LogStartup:
 
     def _recover(self) -> None:
         registry = self._registry
+        for directory in registry.online_directories:
+            if not directory.was_clean and directory.logs:
+                # What is recovered counts as being on disk, so its names must be there too.
+                self._attempt(directory, lambda each: registry.filesystem.sync_directory(each.path))
         dirty: dict[LogDirectory, list[LogSlot]] = {
             directory: list(directory.logs.values())
             for directory in registry.online_directories
