@@ -1,0 +1,1 @@
+"""Groups and transactions of real clients against a broker process."""
