@@ -28,6 +28,7 @@ from millstream.node.publishers import (
     ProgressPublisher,
     ReplicaPublisher,
 )
+from millstream.node.share_coordinators import ShareConfigs
 from millstream.protocol.api import ApiKey
 from millstream.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsResponse
 from millstream.protocol.messages.broker_heartbeat import BrokerHeartbeatResponse
@@ -150,7 +151,10 @@ class BrokerServer:
         return BrokerCoordinators(
             self._config.process.node_id,
             CoordinatorConfigs(
-                self._config.groups, self._config.consumer_groups, self._config.transactions
+                self._config.groups,
+                self._config.consumer_groups,
+                self._config.transactions,
+                ShareConfigs(self._config.share_groups, self._config.share_states),
             ),
             given=self._config.given,
             replicas=self.replicas,

@@ -30,6 +30,8 @@ from millstream.config.validation import raise_for
 from millstream.controller.config import ControllerConfig
 from millstream.coordinator.group.config import GroupConfig
 from millstream.coordinator.group.consumer.config import ConsumerGroupConfig
+from millstream.coordinator.group.share.config import ShareGroupConfig
+from millstream.coordinator.share.config import ShareCoordinatorConfig
 from millstream.coordinator.transaction.config import TransactionConfig
 from millstream.metadata.metadata_log import MetadataLogConfig
 from millstream.metadata.snapshots import SnapshotConfig
@@ -156,6 +158,8 @@ class NodeConfig:
         GroupConfig,
         ConsumerGroupConfig,
         TransactionConfig,
+        ShareGroupConfig,
+        ShareCoordinatorConfig,
     )
 
     process: ProcessConfig
@@ -173,6 +177,8 @@ class NodeConfig:
     groups: GroupConfig
     consumer_groups: ConsumerGroupConfig
     transactions: TransactionConfig
+    share_groups: ShareGroupConfig
+    share_states: ShareCoordinatorConfig
     given: Mapping[str, str]
     """What the user said, by Kafka's key."""
     warnings: tuple[str, ...] = ()
@@ -247,6 +253,8 @@ def node_config(given: Mapping[str, str], unknown_variables: Iterable[str] = ())
         groups=read(GroupConfig),
         consumer_groups=read(ConsumerGroupConfig),
         transactions=read(TransactionConfig),
+        share_groups=read(ShareGroupConfig),
+        share_states=read(ShareCoordinatorConfig),
         given=dict(given),
         warnings=tuple(_warnings(given, unknown_variables)),
     )

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from millstream.coordinator.group.config import GroupConfig
-from millstream.coordinator.group.consumer.config import ConsumerGroupConfig
 from millstream.coordinator.group.coordinator import GroupCoordinator
 from millstream.coordinator.group.shard import GroupShard
 from millstream.coordinator.runtime import CoordinatorRuntime
-from millstream.coordinator.transaction.config import TransactionConfig
 from millstream.coordinator.transaction.coordinator import TransactionCoordinator
 from millstream.coordinator.transaction.shard import TransactionShard
-from millstream.metadata.topic_names import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from millstream.metadata.topic_names import (
+    GROUP_OFFSETS_TOPIC,
+    SHARE_STATE_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+)
 from millstream.node.coordinator_publisher import CoordinatorPublisher
 from millstream.node.coordinator_store import CoordinatorStore
 from millstream.node.marker_sender import LocalMarkerSender
+from millstream.node.share_coordinators import BrokerShares, ShareConfigs, share_state_topic
 from millstream.node.transaction_verifier import LocalOffsetsVerifier, LocalTransactionVerifier
 from millstream.protocol.records_framing import GROUP_RECORDS, TRANSACTION_RECORDS
 from millstream.server.coordinators import Coordinators
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from millstream.clock import Clock
+    from millstream.coordinator.group.config import GroupConfig
+    from millstream.coordinator.group.consumer.config import ConsumerGroupConfig
+    from millstream.coordinator.transaction.config import TransactionConfig
     from millstream.metadata.cache import KRaftMetadataCache
     from millstream.metadata.delta import MetadataDelta
     from millstream.metadata.image import MetadataImage
@@ -46,6 +51,7 @@ class CoordinatorConfigs(NamedTuple):
     groups: GroupConfig
     consumer_groups: ConsumerGroupConfig
     transactions: TransactionConfig
+    shares: ShareConfigs = ShareConfigs()
 
 
 class BrokerCoordinators:
@@ -74,14 +80,7 @@ class BrokerCoordinators:
         self._defer = defer
         self._arm = arm
         self._replicas = replicas
-        self._group_runtime = self._runtime(
-            GROUP_OFFSETS_TOPIC,
-            GROUP_RECORDS,
-            lambda _partition, _epoch: GroupShard(
-                configs.groups, configs.consumer_groups, metadata, random
-            ),
-            configs.groups.offsets_commit_timeout_ms,
-        )
+        self._group_runtime = self._make_group_runtime(configs, random)
         markers = MarkerWriter(replicas, self._group_runtime, clock)
         self._marker_sender = LocalMarkerSender(
             node_id,
@@ -106,20 +105,51 @@ class BrokerCoordinators:
         verifier = LocalTransactionVerifier(transactions, clock, call_later)
         if configs.transactions.partition_verification_enable:
             replicas.use_verifier(verifier)
-        groups = GroupCoordinator(
-            self._group_runtime, configs.groups, LocalOffsetsVerifier(verifier, metadata)
-        )
         topics = InternalTopics(_internal_topics(configs, given), controller, metadata, clock)
-        self.facades = Coordinators(topics, groups, transactions, markers, producer_ids)
-        """What the request handlers use."""
-        self.publisher = CoordinatorPublisher(
-            node_id,
-            {
-                GROUP_OFFSETS_TOPIC: self._group_runtime,
-                TRANSACTION_STATE_TOPIC: self._transaction_runtime,
-            },
-            self._note_image,
+        self._shares = BrokerShares(
+            configs.shares,
+            group_runtime=self._group_runtime,
+            make_runtime=self._runtime,
+            topics=topics,
+            replicas=replicas,
+            metadata=metadata,
         )
+        groups = GroupCoordinator(
+            self._group_runtime,
+            configs.groups,
+            LocalOffsetsVerifier(verifier, metadata),
+            self._shares.services.groups.prepare_deletion,
+        )
+        self.facades = Coordinators(
+            topics, groups, transactions, markers, producer_ids, self._shares.services
+        )
+        """What the request handlers use."""
+        self.publisher = self._make_publisher()
+
+    def _make_group_runtime(
+        self, configs: CoordinatorConfigs, random: Random
+    ) -> CoordinatorRuntime[GroupShard]:
+        shares, metadata = configs.shares.groups, self._metadata
+        return self._runtime(
+            GROUP_OFFSETS_TOPIC,
+            GROUP_RECORDS,
+            lambda _partition, _epoch: GroupShard(
+                configs.groups,
+                configs.consumer_groups,
+                metadata,
+                random,
+                lambda group_id: shares.settings(metadata.group_config(group_id)),
+            ),
+            configs.groups.offsets_commit_timeout_ms,
+        )
+
+    def _make_publisher(self) -> CoordinatorPublisher:
+        runtimes = {
+            GROUP_OFFSETS_TOPIC: self._group_runtime,
+            TRANSACTION_STATE_TOPIC: self._transaction_runtime,
+            SHARE_STATE_TOPIC: self._shares.runtime,
+        }
+        return CoordinatorPublisher(self._node_id, runtimes, self._note_image)
 
     def next_deadline_ms(self) -> int | None:
         """When `tick` has something to do; None if never."""
@@ -127,6 +157,7 @@ class BrokerCoordinators:
             self._group_runtime.next_deadline_ms(),
             self._transaction_runtime.next_deadline_ms(),
             self._marker_sender.next_deadline_ms(),
+            self._shares.next_deadline_ms(),
         )
         return min((each for each in deadlines if each is not None), default=None)
 
@@ -135,11 +166,13 @@ class BrokerCoordinators:
         self._group_runtime.tick()
         self._transaction_runtime.tick()
         self._marker_sender.tick()
+        self._shares.tick()
 
     def close(self) -> None:
         """Tell everybody who waits that another broker will coordinate."""
         self._group_runtime.close()
         self._transaction_runtime.close()
+        self._shares.close()
 
     def _runtime(
         self,
@@ -164,6 +197,7 @@ class BrokerCoordinators:
         if delta.touches("topics") and delta.topics.deleted:
             deleted = {topic.name: topic.id for topic in delta.topics.deleted.values()}
             self.facades.groups.topics_deleted(deleted)
+            self.facades.shares.groups.topics_deleted(deleted)
         self.facades.topics.note_image()
 
 
@@ -196,4 +230,5 @@ def _internal_topics(
                 "segment.bytes": str(transactions.segment_bytes),
             },
         ),
+        SHARE_STATE_TOPIC: share_state_topic(configs.shares.states, given),
     }

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from millstream.coordinator.transaction.coordinator import TransactionCoordinator
     from millstream.server.internal_topics import InternalTopics
     from millstream.server.producer_ids import ProducerIdManager
+    from millstream.server.share_apis import ShareServices
     from millstream.server.txn_markers import MarkerWriter
 
 
@@ -20,3 +21,4 @@ class Coordinators(NamedTuple):
     transactions: TransactionCoordinator
     markers: MarkerWriter
     producer_ids: ProducerIdManager
+    shares: ShareServices

@@ -69,6 +69,7 @@ from millstream.server.handlers.offset_for_leader_epoch import (
 from millstream.server.handlers.produce import ProduceHandler
 from millstream.server.handlers.push_telemetry import fail_push_telemetry, handle_push_telemetry
 from millstream.server.replica_moves import ReplicaMoves
+from millstream.server.share_apis import share_handlers
 from millstream.server.telemetry import ClientMetricsManager
 from millstream.server.transaction_apis import transaction_handlers
 
@@ -219,6 +220,7 @@ def _coordinator_handlers(
             fail_find_coordinator,
         ),
         **group_handlers(coordinators.groups),
+        **share_handlers(coordinators.shares, metadata),
         **transaction_handlers(
             coordinators.transactions,
             coordinators.producer_ids,

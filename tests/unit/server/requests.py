@@ -8,14 +8,19 @@ from millstream.protocol.api import ApiKey
 from millstream.protocol.messages import (
     add_offsets_to_txn,
     alter_replica_log_dirs,
+    alter_share_group_offsets,
     consumer_group_heartbeat,
     delete_records,
+    delete_share_group_offsets,
+    delete_share_group_state,
     delete_topics,
     describe_configs,
     describe_producers,
+    describe_share_group_offsets,
     end_txn,
     heartbeat,
     incremental_alter_configs,
+    initialize_share_group_state,
     join_group,
     leave_group,
     list_offsets,
@@ -23,8 +28,13 @@ from millstream.protocol.messages import (
     offset_delete,
     offset_fetch,
     offset_for_leader_epoch,
+    read_share_group_state,
+    read_share_group_state_summary,
+    share_group_describe,
+    share_group_heartbeat,
     sync_group,
     txn_offset_commit,
+    write_share_group_state,
 )
 from millstream.protocol.messages.api_versions import ApiVersionsRequest
 from millstream.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -218,6 +228,65 @@ _COORDINATED: Final[dict[ApiKey, Callable[[int], Message]]] = {
     ApiKey.END_TXN: lambda _: end_txn.EndTxnRequest(transactional_id="tx"),
 }
 
+_OF_TOPIC: Final = {
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE: (
+        initialize_share_group_state,
+        "InitializeStateData",
+    ),
+    ApiKey.READ_SHARE_GROUP_STATE: (read_share_group_state, "ReadStateData"),
+    ApiKey.WRITE_SHARE_GROUP_STATE: (write_share_group_state, "WriteStateData"),
+    ApiKey.DELETE_SHARE_GROUP_STATE: (delete_share_group_state, "DeleteStateData"),
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: (
+        read_share_group_state_summary,
+        "ReadStateSummaryData",
+    ),
+}
+
+
+def share_state_request(api: ApiKey, broker: Broker, **fields: Any) -> Message:
+    """A request about the share state of partition 0, whose topic is made if it must be."""
+    broker.ask(
+        FindCoordinatorRequest(
+            key_type=2, coordinator_keys=[f"g:{broker.metadata.topic_id(TOPIC)}:0"]
+        )
+    )
+    module, topic = _OF_TOPIC[api]
+    asked = getattr(module, topic)(
+        topic_id=broker.metadata.topic_id(TOPIC), partitions=[module.PartitionData(**fields)]
+    )
+    request: Message = api.request(group_id="g", topics=[asked])  # type: ignore[call-arg]
+    return request
+
+
+_SHARES: Final[dict[ApiKey, Callable[[int], Message]]] = {
+    ApiKey.SHARE_GROUP_HEARTBEAT: lambda _: share_group_heartbeat.ShareGroupHeartbeatRequest(
+        group_id="g", member_id="m", subscribed_topic_names=[TOPIC]
+    ),
+    ApiKey.SHARE_GROUP_DESCRIBE: lambda _: share_group_describe.ShareGroupDescribeRequest(
+        group_ids=["g"]
+    ),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: lambda _: (
+        describe_share_group_offsets.DescribeShareGroupOffsetsRequest(
+            groups=[
+                describe_share_group_offsets.DescribeShareGroupOffsetsRequestGroup(
+                    group_id="g", topics=None
+                )
+            ]
+        )
+    ),
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: lambda _: (
+        alter_share_group_offsets.AlterShareGroupOffsetsRequest(group_id="g")
+    ),
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: lambda _: (
+        delete_share_group_offsets.DeleteShareGroupOffsetsRequest(group_id="g")
+    ),
+}
+
+
+def _share_state(api: ApiKey) -> Callable[[Broker, int], Message]:
+    return lambda broker, _: share_state_request(api, broker)
+
+
 _MAKERS: Final[dict[ApiKey, Callable[[Broker, int], Message]]] = {
     ApiKey.PRODUCE: lambda broker, _: broker.produce_request(),
     ApiKey.FETCH: lambda broker, _: broker.fetch_request(0),
@@ -238,4 +307,6 @@ _MAKERS: Final[dict[ApiKey, Callable[[Broker, int], Message]]] = {
     ApiKey.UNREGISTER_BROKER: lambda *_: UnregisterBrokerRequest(broker_id=NODE_ID),
     ApiKey.PUSH_TELEMETRY: _push_telemetry,
     **{api: _coordinated(make) for api, make in _COORDINATED.items()},
+    **{api: _coordinated(make) for api, make in _SHARES.items()},
+    **{api: _share_state(api) for api in _OF_TOPIC},
 }

@@ -10,6 +10,7 @@ from millstream.errors import (
     ApiError,
     GroupIdNotFound,
     InvalidProducerIdMapping,
+    InvalidRequest,
     KafkaStorageError,
     MemberIdRequired,
     UnknownMemberId,
@@ -40,6 +41,12 @@ STRANGERS: dict[ApiKey, tuple[type[ApiError], ...]] = {
     ApiKey.OFFSET_DELETE: (GroupIdNotFound,),
     ApiKey.ADD_OFFSETS_TO_TXN: (InvalidProducerIdMapping,),
     ApiKey.END_TXN: (InvalidProducerIdMapping,),
+    ApiKey.SHARE_GROUP_DESCRIBE: (GroupIdNotFound,),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: (GroupIdNotFound,),
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: (GroupIdNotFound,),
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: (GroupIdNotFound,),
+    ApiKey.READ_SHARE_GROUP_STATE: (InvalidRequest,),
+    ApiKey.WRITE_SHARE_GROUP_STATE: (InvalidRequest,),
 }
 """What a coordinator says to somebody it does not know."""
 

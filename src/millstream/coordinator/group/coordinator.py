@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 if TYPE_CHECKING:
     Done: TypeAlias = Callable[[T | ApiError], None]
+    BeforeDeletion: TypeAlias = Callable[[str, Callable[[ApiError | None], None]], None]
 
 ADDS_TO_TRANSACTION_SINCE = 5
 """The version of TxnOffsetCommit whose clients do not send AddOffsetsToTxn."""
@@ -80,11 +81,16 @@ class GroupCoordinator:
         runtime: CoordinatorRuntime[GroupShard],
         config: GroupConfig,
         transactions: OffsetsTransactions,
+        before_deletion: BeforeDeletion = lambda _, done: done(None),
     ) -> None:
-        """The runtime makes its shards of the same config."""
+        """The runtime makes its shards of the same config.
+
+        `before_deletion` deletes what others keep for a group, which is named, and says when.
+        """
         self._runtime = runtime
         self._config = config
         self._transactions = transactions
+        self._before_deletion = before_deletion
 
     # Membership.
 
@@ -226,7 +232,15 @@ class GroupCoordinator:
             def deleted(outcome: ApiError | None) -> None:
                 answered(outcome or DeletableGroupResult(group_id=group_id))
 
-            self._runtime.write(group_id, lambda shard, _: shard.delete_group(group_id), deleted)
+            def prepared(error: ApiError | None) -> None:
+                if error is not None:
+                    answered(error)
+                    return
+                self._runtime.write(
+                    group_id, lambda shard, _: shard.delete_group(group_id), deleted
+                )
+
+            self._before_deletion(group_id, prepared)
 
         def fail(group_id: str, error: ApiError) -> DeletableGroupResult:
             return DeletableGroupResult(group_id=group_id, error_code=error.code)

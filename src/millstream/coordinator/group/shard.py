@@ -15,6 +15,9 @@ from millstream.coordinator.group.consumer.manager import ConsumerGroups
 from millstream.coordinator.group.group import GroupType
 from millstream.coordinator.group.offsets.fetching import OffsetFetcher
 from millstream.coordinator.group.offsets.manager import OffsetManager
+from millstream.coordinator.group.share.config import ShareGroupConfig
+from millstream.coordinator.group.share.manager import ShareGroups
+from millstream.coordinator.group.share.states import ShareStates
 from millstream.coordinator.timers import TimerQueue
 from millstream.errors import ApiError, GroupIdNotFound, InconsistentGroupProtocol, UnknownMemberId
 from millstream.protocol.messages.classic_group_records import (
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     from millstream.coordinator.group.consumer.config import ConsumerGroupConfig
     from millstream.coordinator.group.consumer.ports import SubscribableTopics
     from millstream.coordinator.group.group import Group
+    from millstream.coordinator.group.share.manager import SettingsOf
     from millstream.protocol.message import Message
     from millstream.protocol.messages.consumer_group_heartbeat import (
         ConsumerGroupHeartbeatRequest,
@@ -58,7 +62,9 @@ class GroupShard:
         consumer_config: ConsumerGroupConfig,
         topics: SubscribableTopics,
         random: Random,
+        share_settings: SettingsOf | None = None,
     ) -> None:
+        """Without `share_settings` every share group has Kafka's defaults."""
         self._config = config
         self.timers = TimerQueue()
         """What it wants to decide when."""
@@ -68,11 +74,17 @@ class GroupShard:
         self.consumer = ConsumerGroups(consumer_config, self.groups, self.timers, topics, random)
         self.offsets = OffsetManager(config, topics, self.groups, self.classic.create)
         self.fetcher = OffsetFetcher(self.offsets, topics, self.groups)
+        defaults = ShareGroupConfig().settings({})
+        self.shares = ShareGroups(
+            self.groups, self.timers, topics, share_settings or (lambda _: defaults)
+        )
+        self.share_states = ShareStates(self.shares, topics)
         self._calls: dict[GroupType, ClassicCalls] = {GroupType.CLASSIC: self.classic}
         self._replay: dict[type[Message], Callable[[Any, Any, ProducerStamp | None], None]] = {
             OffsetCommitKey: self.offsets.replay,
             LegacyOffsetCommitKey: self.offsets.replay_legacy,
             GroupMetadataKey: self.classic.replay,
+            **self.shares.replays,
             **self.consumer.replays,
         }
 
@@ -91,6 +103,7 @@ class GroupShard:
     def loaded(self, now_ms: int) -> None:
         """All that was in the log is replayed: begin to watch the time."""
         self.classic.loaded(now_ms)
+        self.shares.loaded(now_ms)
         self.consumer.loaded(now_ms)
         if self.groups:
             self.watch_expiry(now_ms)

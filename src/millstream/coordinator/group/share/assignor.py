@@ -39,8 +39,9 @@ def assign(
     for topic in sorted(partitions):
         members = frozenset(each for each, wanted in subscriptions.items() if topic in wanted)
         if members:
-            places = (_Place(topic, each) for each in sorted(partitions[topic]))
-            readers.setdefault(members, []).extend(places)
+            readers.setdefault(members, []).extend(
+                _Place(topic, each) for each in sorted(partitions[topic])
+            )
     taken: dict[str, dict[Uuid, set[int]]] = {member: {} for member in subscriptions}
     for members, places in readers.items():
         if places:

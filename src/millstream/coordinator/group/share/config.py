@@ -154,7 +154,7 @@ class ShareGroupConfig:
         def number(name: str, shown: str) -> int:
             # The broker's limits hold now, whatever held when the group's value was set.
             value = int(dynamic.get(f"share.{shown}", getattr(self, name)))
-            low, high = getattr(self, f"min_{name}"), getattr(self, f"max_{name}")
+            low, high = int(getattr(self, f"min_{name}")), int(getattr(self, f"max_{name}"))
             return min(max(value, low), high)
 
         return ShareGroupSettings(

@@ -319,9 +319,7 @@ class _Step:
             records.append(target_epoch_record(group_id, epoch, now.wall_ms))
             self.target = targets[member_id]
         if member.epoch != epoch or member.assigned != self.target:
-            records.append(
-                assignment_record(group_id, member_id, epoch, member.epoch, self.target)
-            )
+            records.append(assignment_record(group_id, member_id, epoch, member.epoch, self.target))
         self.epoch = epoch
         return records
 

@@ -51,9 +51,9 @@ class TopicShare(NamedTuple):
 class StatePartitions(NamedTuple):
     """Which topics a share group has state of."""
 
-    initializing: Mapping[Uuid, TopicShare] = {}  # noqa: RUF012  # Never changed.
-    initialized: Mapping[Uuid, TopicShare] = {}  # noqa: RUF012  # Never changed.
-    deleting: Mapping[Uuid, str] = {}  # noqa: RUF012  # Never changed.
+    initializing: Mapping[Uuid, TopicShare] = {}  # Never changed.
+    initialized: Mapping[Uuid, TopicShare] = {}  # Never changed.
+    deleting: Mapping[Uuid, str] = {}  # Never changed.
 
 
 def group_record(group_id: str, epoch: int, metadata_hash: int) -> CoordinatorRecord:
@@ -92,12 +92,12 @@ def subscription_of(value: ShareGroupMemberMetadataValue) -> ShareSubscription:
 
 def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
     """A member is gone."""
-    names = {"group_id": group_id, "member_id": member_id}
-    return [
-        CoordinatorRecord(ShareGroupCurrentMemberAssignmentKey(**names), None),
-        CoordinatorRecord(ShareGroupTargetAssignmentMemberKey(**names), None),
-        CoordinatorRecord(ShareGroupMemberMetadataKey(**names), None),
-    ]
+    kinds = (
+        ShareGroupCurrentMemberAssignmentKey,
+        ShareGroupTargetAssignmentMemberKey,
+        ShareGroupMemberMetadataKey,
+    )
+    return [CoordinatorRecord(kind(group_id=group_id, member_id=member_id), None) for kind in kinds]
 
 
 def target_record(group_id: str, member_id: str, target: Assignment) -> CoordinatorRecord:
