@@ -102,8 +102,8 @@ def test_groups(cluster: Cluster) -> None:
 
     alter(cluster, *group, "--add-config", "consumer.session.timeout.ms=50000")
     assert "resource GROUP crew" in cluster.client("cluster")
-    lines = cluster.client("settings", "GROUP", "crew")
-    assert any(line.startswith("consumer.session.timeout.ms=50000 DYNAMIC_GROUP") for line in lines)
+    shown = described(cluster, *group)["consumer.session.timeout.ms"]
+    assert "DYNAMIC_GROUP_CONFIG:consumer.session.timeout.ms=50000" in shown
     alter(cluster, *group, "--delete-config", "consumer.session.timeout.ms")
 
     assert "resource GROUP crew" not in cluster.client("cluster")
