@@ -19,6 +19,7 @@ from millstream.node.broker_lifecycle import (
     BrokerLifecycleManager,
     BrokerState,
 )
+from millstream.node.client_telemetry import telemetry_receiver
 from millstream.node.coordinators import BrokerCoordinators, CoordinatorConfigs
 from millstream.node.dynamic_config import DynamicConfig
 from millstream.node.isr_alterer import ControllerIsrAlterer
@@ -185,6 +186,7 @@ class BrokerServer:
             random=self._random,
             defer=self._loop.call_soon,
             coordinators=self.coordinators.facades,
+            telemetry=telemetry_receiver(self._config.process.client_telemetry, self._clock),
         )
 
     # Start.

@@ -37,6 +37,7 @@ from millstream.metadata.metadata_log import MetadataLogConfig
 from millstream.metadata.snapshots import SnapshotConfig
 from millstream.network.config import SocketServerConfig
 from millstream.network.endpoint import SecurityProtocol, parse_listener
+from millstream.node.client_telemetry import LOG, NONE
 from millstream.raft.config import QuorumConfig
 from millstream.replica.config import ReplicaConfig
 from millstream.server.config import ServerConfig
@@ -122,6 +123,13 @@ class ProcessConfig:
         at_least(0),
         "How long a stop waits for the answers to requests that were received.",
         unit="ms",
+    )
+    client_telemetry: str = key(
+        "millstream.client.telemetry",
+        LOG,
+        one_of(LOG, NONE),
+        "Where the metrics go that clients push: to the log; or nowhere, and clients are not "
+        "asked for any.",
     )
     log_format: str = key(
         "millstream.log.format",

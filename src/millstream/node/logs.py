@@ -32,7 +32,7 @@ class HumanFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One object per line: time, level, part, message, and the traceback as text."""
+    """One object per line: time, level, part, message, the line's own `fields`, a traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The line."""
@@ -42,6 +42,7 @@ class JsonFormatter(logging.Formatter):
             "part": _part_of(record),
             "message": record.getMessage(),
         }
+        line |= getattr(record, "fields", {})
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
         return json.dumps(line, ensure_ascii=False)
