@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from millstream.network.buffers import SHARED_BUFFER_BYTES, BufferPool
 from millstream.network.liveness import NEVER_MS, Expiry
-from millstream.network.log_limiter import LogLimiter
+from millstream.network.log_limiter import LogLimiter, logger
 from millstream.network.request_channel import RequestChannel
 
 if TYPE_CHECKING:
@@ -59,6 +59,8 @@ class Processor:
         self.channels: dict[int, KafkaChannel] = {}
         self._on_close = on_close
         self._due: list[KafkaChannel] = []
+        self._deferred: list[Callable[[], None]] = []
+        self._is_turn_coming = False
         self._deadlines: list[tuple[int, int]] = []  # When, and which connection.
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
@@ -110,12 +112,33 @@ class Processor:
         """Let a connection send what is due and read on, once, after the current callback."""
         if not channel.is_turn_due:
             channel.is_turn_due = True
-            if not self._due:
-                self.loop.call_soon(self._take_turns)
             self._due.append(channel)
+            self._come_back()
+
+    def defer(self, call: Callable[[], None]) -> None:
+        """Call something after the current callback, and before the next turns.
+
+        What it answers leaves in the same turn of the loop.
+        """
+        self._deferred.append(call)
+        self._come_back()
+
+    def _come_back(self) -> None:
+        if not self._is_turn_coming:
+            self._is_turn_coming = True
+            self.loop.call_soon(self._take_turns)
 
     def _take_turns(self) -> None:
+        deferred, self._deferred = self._deferred, []
+        for call in deferred:
+            try:
+                call()
+            except Exception:
+                logger.exception("Something that was put off has failed")
         due, self._due = self._due, []
+        self._is_turn_coming = False
+        if self._deferred:
+            self._come_back()
         for channel in due:
             channel.turn()
 

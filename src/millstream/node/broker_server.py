@@ -137,7 +137,7 @@ class BrokerServer:
             cache=self.metadata,
             clock=self._clock,
             random=self._random,
-            defer=self._loop.call_soon,
+            defer=self._sockets.processor.defer,
             arm=self._replicas_alarm.advance,
             alterer=ControllerIsrAlterer(
                 node_id,
