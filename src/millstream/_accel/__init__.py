@@ -1,7 +1,8 @@
-"""The compiled kernel: CRC-32C, murmur2, the record codec and Arrow, in Cython.
+"""The compiled kernel: CRC-32C, murmur2, the record codec, Arrow, Produce frames; in Cython.
 
 `millstream.records.kernel` chooses between these modules and their plain-Python twins in
-`millstream.records.plain`; nobody else imports them. Nothing here imports the layers above.
+`millstream.records.plain`, and `millstream.server.produce_frames` between its own functions and
+those of the same name here; nobody else imports them. Nothing here imports the layers above.
 
 The environment variable MILLSTREAM_IMPL decides, and is read here only: `python` runs the plain
 twins, `compiled` insists on the kernel, unset or empty takes the kernel when it was built.
