@@ -293,10 +293,9 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
     def _write(self) -> None:
         out = self._out
         if out and self.is_open:
-            sender = self._sender
-            sender.send(out[0] if len(out) == 1 else b"".join(out))
+            self._sender.send(out[0] if len(out) == 1 else b"".join(out))
             out.clear()
-            if sender.is_blocked:
+            if self._sender.is_blocked:
                 self._after_send()
 
     def _after_send(self) -> None:
