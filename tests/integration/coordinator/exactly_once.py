@@ -129,10 +129,13 @@ class Drama:
             created.result(30)
         for number in range(WORKERS):
             self._start_worker(f"worker-{number}")
-        for _ in range(kills):
+        for kill in range(kills):
             self._feed(300)
             self._clock_wait(self._random.randint(200, 1500))
-            self._kill_somebody()
+            if kill % 3 == 1:
+                self._kill_broker()
+            else:
+                self._kill_worker()
         self._feed(100)
         self._check()
         return Report(self.numbers, self.worker_kills, self.broker_kills)
@@ -154,12 +157,12 @@ class Drama:
                     self._start_worker(name)  # It was fenced: its successor took over.
             signal.sigtimedwait([], min(left_ms, 100) / 1000)
 
-    def _kill_somebody(self) -> None:
-        if self._random.random() < 0.3:
-            self._broker.close()
-            self._broker = self._start_broker()
-            self.broker_kills += 1
-            return
+    def _kill_broker(self) -> None:
+        self._broker.close()
+        self._broker = self._start_broker()
+        self.broker_kills += 1
+
+    def _kill_worker(self) -> None:
         name = self._random.choice(sorted(self._workers))
         self._workers[name].kill()
         self._workers[name].wait()

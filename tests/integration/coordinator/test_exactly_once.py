@@ -18,8 +18,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(300
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_every_number_is_transformed_exactly_once(tmp_path: Path, protocol: str) -> None:
-    report = play(tmp_path / "data", kills=4, seed=11, protocol=protocol)
+    report = play(tmp_path / "data", kills=3, seed=11, protocol=protocol)
 
-    assert report.numbers == 1300
-    assert report.worker_kills
-    assert report.broker_kills
+    assert (report.numbers, report.worker_kills, report.broker_kills) == (1000, 2, 1)
