@@ -71,7 +71,9 @@ class GroupShard:
         self.groups: dict[str, Group] = {}
         """The groups of every kind, by id."""
         self.classic = ClassicGroups(config, self.groups, self.timers, random)
-        self.consumer = ConsumerGroups(consumer_config, self.groups, self.timers, topics, random)
+        self.consumer = ConsumerGroups(
+            consumer_config, self.groups, self.timers, topics, random, self.classic
+        )
         self.offsets = OffsetManager(config, topics, self.groups, self.classic.create)
         self.fetcher = OffsetFetcher(self.offsets, topics, self.groups)
         defaults = ShareGroupConfig().settings({})
@@ -79,7 +81,10 @@ class GroupShard:
             self.groups, self.timers, topics, share_settings or (lambda _: defaults)
         )
         self.share_states = ShareStates(self.shares, topics)
-        self._calls: dict[GroupType, ClassicCalls] = {GroupType.CLASSIC: self.classic}
+        self._calls: dict[GroupType, ClassicCalls] = {
+            GroupType.CLASSIC: self.classic,
+            GroupType.CONSUMER: self.consumer.classic_members,
+        }
         self._replay: dict[type[Message], Callable[[Any, Any, ProducerStamp | None], None]] = {
             OffsetCommitKey: self.offsets.replay,
             LegacyOffsetCommitKey: self.offsets.replay_legacy,

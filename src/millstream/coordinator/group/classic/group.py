@@ -60,6 +60,8 @@ class ClassicGroup:
         self.protocol: str | None = None
         """What all members of the generation understand: an assignor, for consumers."""
         self.leader_id: str | None = None
+        self.is_without_leader = False
+        """Whether its record names no leader: then no leader has seen this generation."""
         self.members: dict[str, ClassicMember] = {}
         self.static_ids: dict[str, str] = {}
         """The member id of each static member, by its instance id."""

@@ -118,9 +118,9 @@ class Joins:
             request.group_instance_id,
             caller.client_id,
             caller.client_host,
-            rebalance_timeout_ms=_rebalance_timeout_ms(request),
+            rebalance_timeout_ms=rebalance_timeout_of(request),
             session_timeout_ms=request.session_timeout_ms,
-            protocols=_protocols(request),
+            protocols=protocols_of(request),
         )
         member.is_new = True
         self._rebalancer.forget_pending(group, member_id)
@@ -220,7 +220,7 @@ class Joins:
                 raise InvalidRequest("the member id was given to a dynamic member")
             return self._add(group, request, caller, member_id, respond, now)
         member = group.validate_member(member_id, request.group_instance_id)
-        is_same = member.protocols == _protocols(request)
+        is_same = member.protocols == protocols_of(request)
         if group.state is ClassicState.STABLE:
             is_same = is_same and not group.is_leader(member_id)
         elif group.state is ClassicState.PREPARING_REBALANCE:
@@ -240,20 +240,21 @@ class Joins:
     ) -> None:
         group.update(
             member,
-            _protocols(request),
+            protocols_of(request),
             request.session_timeout_ms,
-            _rebalance_timeout_ms(request),
+            rebalance_timeout_of(request),
         )
 
     def _random_uuid(self) -> UUID:
         return UUID(int=self._random.getrandbits(128), version=4)
 
 
-def _protocols(request: JoinGroupRequest) -> Protocols:
+def protocols_of(request: JoinGroupRequest) -> Protocols:
+    """What a member supports, the preferred first."""
     return tuple((each.name, bytes(each.metadata)) for each in request.protocols)
 
 
-def _rebalance_timeout_ms(request: JoinGroupRequest) -> int:
-    """Version 0 has only one timeout."""
+def rebalance_timeout_of(request: JoinGroupRequest) -> int:
+    """How long a member may take; version 0 has only one timeout."""
     timeout_ms = request.rebalance_timeout_ms
     return request.session_timeout_ms if timeout_ms < 0 else timeout_ms

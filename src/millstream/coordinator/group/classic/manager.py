@@ -66,6 +66,11 @@ class ClassicGroups:
         self._rebalancer = Rebalancer(config, timers, self._answers)
         self._joins = Joins(config, self._rebalancer, self._answers, random)
 
+    @property
+    def size_max(self) -> int:
+        """How many members a classic group may have."""
+        return self._config.group_max_size
+
     def create(self, group_id: str, since_ms: int | None = None) -> ClassicGroup:
         """A group without members: of offsets only, or for somebody who is about to join."""
         group = ClassicGroup(group_id, since_ms)
@@ -90,6 +95,34 @@ class ClassicGroups:
         self._groups[request.group_id] = group
         assert not decision.records
         return Decision(decision.response, (record,), decision.on_committed, is_replayed=False)
+
+    def replace_empty(
+        self,
+        old: Group,
+        request: JoinGroupRequest,
+        caller: Caller,
+        respond: JoinAnswer,
+        now: Moment,
+    ) -> Decision[JoinGroupResponse | None]:
+        """A member enters a group of another kind in which nobody is: it becomes a classic one."""
+        group_id = request.group_id
+        del self._groups[group_id]
+        try:
+            decision = self.join(request, caller, respond, now)
+        except ApiError:
+            self._groups[group_id] = old
+            raise
+        new = self._groups[group_id]
+
+        def committed(error: ApiError | None) -> None:
+            if decision.on_committed is not None:
+                decision.on_committed(error)
+            if error is not None and self._groups.get(group_id) is new:
+                new.close(self._timers, error)
+                self._groups[group_id] = old
+
+        records = (*old.tombstones(), *decision.records)
+        return Decision(decision.response, records, committed, is_replayed=False)
 
     def sync(
         self, request: SyncGroupRequest, respond: SyncAnswer, now: Moment
@@ -198,7 +231,8 @@ class ClassicGroups:
         """A generation of a group, or its deletion, is in the log."""
         known = self._groups.get(key.group)
         if isinstance(known, ClassicGroup):
-            known.close(self._timers, UnknownMemberId(f"{key.group} is not as it was"))
+            # Only who becomes a member of a consumer group can be waiting: it stays a member.
+            known.close(self._timers, RebalanceInProgress(f"{key.group} is not as it was"))
             del self._groups[key.group]
         if value is not None:
             self._groups[key.group] = _restore(key.group, value)
@@ -206,13 +240,22 @@ class ClassicGroups:
     def loaded(self, now_ms: int) -> None:
         """All groups are there: begin to watch their members."""
         for group in self._groups.values():
-            if not isinstance(group, ClassicGroup):
-                continue
-            for member in group.members.values():
-                self._rebalancer.watch(group, member, now_ms)
-            if len(group.members) > self._config.group_max_size:
-                # Everybody may commit before some are told that there are too many.
-                self._rebalancer.rebalance_soon(group, now_ms)
+            if isinstance(group, ClassicGroup):
+                self._watch(group, now_ms)
+
+    def take_over(self, group_id: str, now: Moment) -> None:
+        """A group with members has become a classic one by its records, unless these failed."""
+        group = self._find(group_id)
+        if group is not None:
+            self._watch(group, now.now_ms)
+
+    def _watch(self, group: ClassicGroup, now_ms: int) -> None:
+        for member in group.members.values():
+            self._rebalancer.watch(group, member, now_ms)
+        # Too many: everybody may commit before some are told so. Nobody leads: it was a consumer
+        # group, and what its last member of that protocol had is nobody's.
+        if len(group.members) > self.size_max or group.is_without_leader:
+            self._rebalancer.rebalance_soon(group, now_ms)
 
     def _find(self, group_id: str) -> ClassicGroup | None:
         group = self._groups.get(group_id)
@@ -265,6 +308,7 @@ def _restore(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
         group.add(member, value.protocol_type, None)
     if group.members:
         group.state = ClassicState.STABLE
+        group.is_without_leader = value.leader is None
     group.protocol_type = value.protocol_type or None
     group.find_topics()
     return group

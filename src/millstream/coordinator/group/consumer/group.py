@@ -21,6 +21,8 @@ from millstream.coordinator.group.consumer.records import (
 )
 from millstream.coordinator.group.group import GroupType
 from millstream.errors import (
+    FencedInstanceId,
+    IllegalGeneration,
     NonEmptyGroup,
     StaleMemberEpoch,
     UnknownMemberId,
@@ -28,7 +30,7 @@ from millstream.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from millstream.coordinator.decision import CoordinatorRecord
     from millstream.coordinator.group.assignors.problem import Assignment
@@ -41,6 +43,12 @@ PROTOCOL_TYPE: Final = "consumer"
 EPOCHS_IN_COMMITS_SINCE: Final = 9
 """The version of OffsetCommit and TxnOffsetCommit by which members of this protocol commit."""
 _NOBODY: Final = -1
+SESSION: Final = "session"
+REBALANCE: Final = "rebalance"
+JOIN: Final = "join"
+SYNC: Final = "sync"
+DEADLINES: Final = (SESSION, REBALANCE, JOIN, SYNC)
+"""With group and member the keys of timers."""
 
 
 class ConsumerGroup:
@@ -121,6 +129,26 @@ class ConsumerGroup:
             raise UnknownMemberId(f"{self.group_id} has no member {member_id}")
         return found
 
+    def identified(self, member_id: str, instance_id: str | None) -> ConsumerMember:
+        """The same, of a member that may say which static member it is."""
+        if instance_id is None:
+            return self.member(member_id)
+        found = self.static_member(instance_id)
+        if found is None:
+            raise UnknownMemberId(f"no member of {self.group_id} is {instance_id}")
+        if found.member_id != member_id:
+            raise FencedInstanceId(f"{instance_id} is another member now")
+        return found
+
+    def supports(self, protocols: Iterable[str]) -> bool:
+        """Whether one of some assignors is one of all classic members."""
+        classics = [
+            {name for name, _ in each.subscription.classic.protocols}
+            for each in self.members.values()
+            if each.subscription.classic is not None
+        ]
+        return any(all(name in each for each in classics) for name in protocols)
+
     # Replay.
 
     def put_subscription(self, member_id: str, asked: Subscription) -> None:
@@ -191,10 +219,10 @@ class ConsumerGroup:
             raise UnsupportedVersion(
                 f"members of {self.group_id} commit with OffsetCommit 9 or later"
             )
-        if origin.generation > member.epoch:
-            raise StaleMemberEpoch(f"{member.member_id} is in epoch {member.epoch}")
         if origin.generation == member.epoch:
             return None
+        if member.subscription.classic is not None or origin.generation > member.epoch:
+            raise _wrong_epoch(member, origin.generation)
         progress, epoch = member.progress, origin.generation
 
         def check(topic: str, topic_id: Uuid, partition: int) -> None:
@@ -212,7 +240,7 @@ class ConsumerGroup:
             return
         member = self.member(member_id or "")
         if member_epoch != member.epoch:
-            raise StaleMemberEpoch(f"{member_id} is in epoch {member.epoch}, not {member_epoch}")
+            raise _wrong_epoch(member, member_epoch)
 
     def validate_offset_delete(self) -> None:
         """Of topics that nobody reads, which is looked at topic by topic."""
@@ -243,5 +271,12 @@ class ConsumerGroup:
     def close(self, timers: TimerQueue, error: ApiError) -> None:
         """The group is gone from here. Nobody waits; deadlines end with the shard or the group."""
         for member_id in self.members:
-            timers.cancel((self.group_id, member_id, "session"))
-            timers.cancel((self.group_id, member_id, "rebalance"))
+            for name in DEADLINES:
+                timers.cancel((self.group_id, member_id, name))
+
+
+def _wrong_epoch(member: ConsumerMember, epoch: int) -> ApiError:
+    """What a member is told that speaks of another epoch: each protocol has its own word."""
+    text = f"{member.member_id} is in epoch {member.epoch}, not {epoch}"
+    is_classic = member.subscription.classic is not None
+    return IllegalGeneration(text) if is_classic else StaleMemberEpoch(text)

@@ -14,7 +14,6 @@ from millstream.coordinator.group.consumer.member import (
     Subscription,
 )
 from millstream.errors import (
-    FencedInstanceId,
     FencedMemberEpoch,
     InvalidRequest,
     UnknownMemberId,
@@ -147,25 +146,20 @@ def known_member(
         return found
     found = group.static_member(request.instance_id)
     if is_join:
-        if found is not None and found.member_id != member_id and found.epoch != LEAVE_STATIC_EPOCH:
+        if found is not None and found.member_id != member_id and _is_in_use(found):
             raise UnreleasedInstanceId(f"{request.instance_id} is still in use")
         return found
-    if found is None:
-        raise UnknownMemberId(f"no member of {group.group_id} is {request.instance_id}")
-    if found.member_id != member_id:
-        raise FencedInstanceId(f"{request.instance_id} is another member now")
+    found = group.identified(member_id, request.instance_id)
     require_epoch(found, request.member_epoch, owned_partitions(request))
     return found
+
+
+def _is_in_use(member: ConsumerMember) -> bool:
+    """Whether a static member is there; one of the classic protocol gives way to its successor."""
+    return member.subscription.classic is None and member.epoch != LEAVE_STATIC_EPOCH
 
 
 def leaving_member(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> ConsumerMember:
     """The member that leaves, for good or for a while."""
     assert request.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH)
-    if request.instance_id is None:
-        return group.member(request.member_id)
-    found = group.static_member(request.instance_id)
-    if found is None:
-        raise UnknownMemberId(f"no member of {group.group_id} is {request.instance_id}")
-    if found.member_id != request.member_id:
-        raise FencedInstanceId(f"{request.instance_id} is another member now")
-    return found
+    return group.identified(request.member_id, request.instance_id)

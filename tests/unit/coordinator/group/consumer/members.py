@@ -36,15 +36,19 @@ class Consumer:
 
     def send(self, **fields: Any) -> ConsumerGroupHeartbeatResponse | ApiError:
         """A heartbeat with these fields."""
-        request = ConsumerGroupHeartbeatRequest(
-            **{"group_id": GROUP, "member_id": self.name, "member_epoch": self.epoch, **fields}
-        )
+        request = self.request(**fields)
         answers: list[ConsumerGroupHeartbeatResponse | ApiError] = []
         self.world.groups.consumer_group_heartbeat(request, self.caller, answers.append)
         (answer,) = answers
         if not isinstance(answer, ApiError):
             self._take(answer)
         return answer
+
+    def request(self, **fields: Any) -> ConsumerGroupHeartbeatRequest:
+        """The request with these fields."""
+        return ConsumerGroupHeartbeatRequest(
+            **{"group_id": GROUP, "member_id": self.name, "member_epoch": self.epoch, **fields}
+        )
 
     def join(self, **fields: Any) -> ConsumerGroupHeartbeatResponse:
         """Enter the group."""
