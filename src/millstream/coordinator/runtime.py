@@ -10,11 +10,13 @@ one per offset.
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from millstream.coordinator.batches import encode_batches, replay_batch
+from millstream.coordinator.batches import encode_batches
 from millstream.coordinator.decision import Decision, Moment
 from millstream.coordinator.failures import coordinator_error
+from millstream.coordinator.loading import ShardLoader
 from millstream.coordinator.ports import CoordinatorShard
 from millstream.coordinator.routing import partition_for
 from millstream.coordinator.shard_context import ShardContext, ShardState
@@ -42,8 +44,6 @@ _logger = logging.getLogger(__name__)
 S = TypeVar("S", bound=CoordinatorShard)
 T = TypeVar("T")
 
-LOAD_STEP_BYTES: Final = 128 << 10
-"""How much of a log is replayed before others get their turn."""
 RETRY_MS: Final = 500
 """When a decision that could not be written, and that nobody asked for, is tried again."""
 
@@ -75,9 +75,9 @@ class CoordinatorRuntime(Generic[S]):
         self._store = store
         self._partition_count = partition_count
         self._clock = clock
-        self._defer = defer
         self._arm = arm
         self._write_timeout_ms = write_timeout_ms
+        self._loader = ShardLoader[S](topic, codec, store, clock, defer)
         self._contexts: dict[int, ShardContext[S]] = {}
 
     # Asking.
@@ -191,17 +191,7 @@ class CoordinatorRuntime(Generic[S]):
             self._close(known)
         context = ShardContext(partition, leader_epoch, self._make_shard(partition, leader_epoch))
         self._contexts[partition] = context
-        try:
-            bounds = self._store.bounds(partition, leader_epoch)
-        except ApiError as error:
-            self._fail(context, error)
-            return
-        began_ms = self._clock.monotonic_ms()
-        if bounds.start_offset >= bounds.end_offset:
-            context.end_offset = bounds.end_offset
-            self._loaded(context, began_ms)
-            return
-        self._defer(lambda: self._load(context, bounds.start_offset, bounds.end_offset, began_ms))
+        self._loader.load(context, partial(self._loaded, context))
 
     def resigned(self, partition: int, leader_epoch: int | None = None) -> None:
         """This broker does not lead a partition any more."""
@@ -356,33 +346,12 @@ class CoordinatorRuntime(Generic[S]):
 
     # Loading.
 
-    def _load(self, context: ShardContext[S], offset: int, end_offset: int, began_ms: int) -> None:
-        if context.state is not ShardState.LOADING:
-            return
-        try:
-            data = self._store.read(context.partition, offset, LOAD_STEP_BYTES)
-            next_offset = replay_batch(self._codec, data, context.shard, offset)
-        except MillstreamError as error:
+    def _loaded(self, context: ShardContext[S], error: MillstreamError | None) -> None:
+        if error is not None:
             self._fail(context, error)
             return
-        if data and next_offset < end_offset:
-            self._defer(lambda: self._load(context, next_offset, end_offset, began_ms))
-            return
-        context.end_offset = end_offset
-        self._loaded(context, began_ms)
-
-    def _loaded(self, context: ShardContext[S], began_ms: int) -> None:
         context.state = ShardState.ACTIVE
-        now_ms = self._clock.monotonic_ms()
-        context.shard.loaded(now_ms)
-        if context.end_offset:
-            _logger.info(
-                "%s-%s is loaded up to offset %s, %s ms",
-                self._topic,
-                context.partition,
-                context.end_offset,
-                now_ms - began_ms,
-            )
+        context.shard.loaded(self._clock.monotonic_ms())
         self._arm_for(context)
 
     def _fail(self, context: ShardContext[S], error: MillstreamError) -> None:

@@ -109,20 +109,7 @@ class Broker:
             arm=lambda _: None,
             alterer=NoIsrChanges(),
         )
-        self.coordinators = BrokerCoordinators(
-            NODE_ID,
-            CoordinatorConfigs(GroupConfig(), ConsumerGroupConfig(), TransactionConfig()),
-            given=given or {},
-            replicas=self.replicas,
-            metadata=self.metadata,
-            controller=self.channel,
-            broker_epoch=lambda: self.controller.epoch_of(NODE_ID),
-            clock=self.clock,
-            random=Random(6),
-            defer=self.events.append,
-            call_later=lambda _, call: self.events.append(call),
-            arm=lambda _: None,
-        )
+        self.coordinators = self._make_coordinators(given or {})
         self.apis = KafkaApis(
             node_id=NODE_ID,
             cluster_id=CLUSTER_ID,
@@ -142,6 +129,22 @@ class Broker:
             telemetry=self.sink if with_telemetry else None,
         )
         self.publish()
+
+    def _make_coordinators(self, given: Mapping[str, str]) -> BrokerCoordinators:
+        return BrokerCoordinators(
+            NODE_ID,
+            CoordinatorConfigs(GroupConfig(), ConsumerGroupConfig(), TransactionConfig()),
+            given=given,
+            replicas=self.replicas,
+            metadata=self.metadata,
+            controller=self.channel,
+            broker_epoch=lambda: self.controller.epoch_of(NODE_ID),
+            clock=self.clock,
+            random=Random(6),
+            defer=self.events.append,
+            call_later=lambda _, call: self.events.append(call),
+            arm=lambda _: None,
+        )
 
     def _make_logs(self, filesystem: FileSystem, directories: tuple[str, ...]) -> LogManager:
         random = Random(3)
