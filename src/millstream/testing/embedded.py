@@ -60,6 +60,10 @@ ADVANCE_STEP_MAX_MS: Final = 5 * 86_400_000
 _DEFAULTS: Final[Mapping[str, str]] = {
     # A client that was forgotten must not keep a test from ending.
     "millstream.shutdown.drain.timeout.ms": "1000",
+    # Tests begin many groups and wait for each; latecomers are rare.
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
 }
 _MANUAL_CLOCK_DEFAULTS: Final[Mapping[str, str]] = {
     # When a test lets a week pass in one step, the broker has missed no heartbeat and its
@@ -298,15 +302,20 @@ class EmbeddedBroker:
 
     def topics(self) -> list[str]:
         """The names of all topics but the broker's own."""
+        return [name for name in self._all_topics() if not name.startswith("__")]
+
+    def _all_topics(self) -> list[str]:
         broker = self._running().broker
         assert broker is not None
-        names = self._call(broker.metadata.topic_names)
-        return sorted(name for name in names if not name.startswith("__"))
+        return self._call(broker.metadata.topic_names)
 
     def reset(self) -> None:
-        """Delete all topics and clear all faults: as good as a new broker, in milliseconds."""
+        """Delete all topics and groups and clear all faults: as good as a new broker.
+
+        It takes milliseconds. Groups and transactions are gone with the topics they are kept in.
+        """
         self.faults.clear()
-        self.delete_topics(*self.topics())
+        self.delete_topics(*self._all_topics())
 
     def _ask_controller(self, request: Message, version: int) -> Message:
         controller = self._running().controller
