@@ -17,7 +17,12 @@ from millstream.storage.file_names import (
     segment_file_name,
 )
 from millstream.storage.index import OffsetIndex, TimeIndex
-from millstream.storage.producer_snapshot import SnapshotEntry, parse_snapshot, render_snapshot
+from millstream.storage.producer_snapshot import (
+    EarlierBatch,
+    SnapshotEntry,
+    parse_snapshot,
+    render_snapshot,
+)
 from millstream.storage.transaction_index import AbortedTransaction, TransactionIndex
 from millstream.testing.sim_filesystem import SimFileSystem
 from millstream.types import TopicPartition, Uuid
@@ -42,7 +47,14 @@ def test_offset_tables_round_trip(offsets: dict[TopicPartition, int]) -> None:
     assert read_offsets(filesystem, "/c") == offsets
 
 
-@given(st.lists(st.builds(SnapshotEntry, INT64, INT16, INT32, INT64, INT32, INT64, INT32, INT64)))
+SNAPSHOT_ENTRIES = st.builds(
+    SnapshotEntry,
+    *(INT64, INT16, INT32, INT64, INT32, INT64, INT32, INT64),
+    earlier=st.lists(st.builds(EarlierBatch, INT32, INT64, INT32, INT64), max_size=4).map(tuple),
+)
+
+
+@given(st.lists(SNAPSHOT_ENTRIES, unique_by=lambda entry: entry.producer_id))
 def test_snapshots_round_trip(entries: list[SnapshotEntry]) -> None:
     assert parse_snapshot(render_snapshot(entries), "f") == entries
 
