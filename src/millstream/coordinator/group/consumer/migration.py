@@ -8,7 +8,7 @@ Functions only; `ConsumerGroups` says when.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from millstream.coordinator.group.classic.group import CONSUMER_PROTOCOL, ClassicGroup
 from millstream.coordinator.group.classic.member import ClassicMember
@@ -44,6 +44,9 @@ if TYPE_CHECKING:
     from millstream.coordinator.group.ports import TopicsView
     from millstream.protocol.messages import ConsumerProtocolSubscription
     from millstream.types import Uuid
+
+_KNOWN_ASSIGNORS: Final = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
+"""What these add to an assignment only says again who has what; librdkafka's do so."""
 
 
 def upgraded(
@@ -95,7 +98,7 @@ def _upgraded_member(
     assigned: dict[Uuid, dict[int, int]] = {}
     if member.assignment:
         found = decode_assignment(member.assignment)
-        if found.user_data:
+        if found.user_data and group.protocol not in _KNOWN_ASSIGNORS:
             raise GroupIdNotFound(
                 f"{group.group_id} stays a classic group: its assignor keeps data of its own, "
                 "which would be lost"

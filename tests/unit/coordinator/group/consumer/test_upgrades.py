@@ -143,12 +143,23 @@ def test_a_group_of_another_protocol_type_is_not_upgraded() -> None:
 )
 def test_an_assignment_that_would_be_lost_refuses_the_upgrade(assignment: bytes) -> None:
     world = World()
-    one = Mover(world, "one")
+    one = Mover(world, "one", protocols=("homemade",))
     one.join()
     world.pass_ms(3_000)
     one.sync({one.member_id: assignment})
     assert isinstance(Consumer(world, "two").try_join(), GroupIdNotFound)
     assert type_of(world) is GroupType.CLASSIC
+
+
+def test_what_the_usual_assignors_add_is_no_loss() -> None:
+    world = World()
+    one = Mover(world, "one", protocols=("cooperative-sticky",))
+    one.join()
+    world.pass_ms(3_000)
+    said = ConsumerProtocolAssignment(user_data=b"who had what")
+    one.sync({one.member_id: encode_assignment(said, 1)})
+    Consumer(world, "two").join()
+    assert type_of(world) is GroupType.CONSUMER
 
 
 def test_a_subscription_that_cannot_be_read_refuses_the_upgrade() -> None:
