@@ -68,6 +68,9 @@ def encode_uvarint(value: int) -> bytes:
     """See `read_uvarint`."""
     if 0x80 <= value < 0x4000:
         return bytes((value & 0x7F | 0x80, value >> 7))
+    if 0x4000 <= value < 0x20_0000:
+        # The length of the records in most answers to a fetch.
+        return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14))
     if not 0 <= value <= UINT32_MAX:
         raise EncodeError(f"{value} is not an unsigned number of 32 bits")
     return _encode_base128(value)

@@ -43,8 +43,9 @@ _HEAD: Final = Struct(">iiibiiB")
 # Number of partitions, partition, leader epoch, offset, last epoch, start of the log, bytes at
 # most; no tagged fields of the partition and of the topic.
 _PARTITION: Final = Struct(">BiiqiqiH")
-_NO_MORE: Final = memoryview(b"\1\1\0")
-"""No forgotten topics, no rack, no tagged fields."""
+# At the end: no forgotten topics (1), no rack (1), no tagged fields (0).
+_EMPTY_BYTES: Final = _HEAD.size + 3
+_SINGLE_BYTES: Final = _EMPTY_BYTES + Uuid.SIZE + _PARTITION.size
 
 
 class PlainFetch(NamedTuple):
@@ -91,17 +92,17 @@ def _read_old(buffer: memoryview, at: int, end: int, *, has_rack: bool) -> Plain
 
 def _read(buffer: memoryview, at: int, end: int) -> PlainFetch | None:
     """Versions 15 to 18."""
-    if end - at < _HEAD.size + len(_NO_MORE) or buffer[end - 3 : end] != _NO_MORE:
+    size = end - at
+    if size < _EMPTY_BYTES or buffer[end - 1] or buffer[end - 2] != 1 or buffer[end - 3] != 1:
         return None
     wait, least, most, isolation, session, epoch, topics = _HEAD.unpack_from(buffer, at)
-    limits = (wait, least, most, isolation, session, epoch)
-    at += _HEAD.size
-    end -= 3
     if topics == 1:
-        return PlainFetch(*limits, ()) if at == end else None
+        is_whole = size == _EMPTY_BYTES
+        return PlainFetch(wait, least, most, isolation, session, epoch, ()) if is_whole else None
     # The topic's id, its partition, and that neither has tagged fields.
-    if topics != _ONE or end - at != Uuid.SIZE + _PARTITION.size:
+    if topics != _ONE or size != _SINGLE_BYTES:
         return None
+    at += _HEAD.size
     topic_id = Uuid(buffer[at : at + Uuid.SIZE])
     partitions, index, leader_epoch, offset, last_epoch, log_start, bytes_max, tags = (
         _PARTITION.unpack_from(buffer, at + Uuid.SIZE)
@@ -109,7 +110,7 @@ def _read(buffer: memoryview, at: int, end: int) -> PlainFetch | None:
     if partitions != _ONE or tags:
         return None
     target = FetchTarget(topic_id, index, offset, bytes_max, leader_epoch, last_epoch, log_start)
-    return PlainFetch(*limits, (target,))
+    return PlainFetch(wait, least, most, isolation, session, epoch, (target,))
 
 
 def _read_without_rack(buffer: memoryview, at: int, end: int) -> PlainFetch | None:
