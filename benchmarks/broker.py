@@ -41,6 +41,17 @@ if TYPE_CHECKING:
 
 LIFE_ROWS = ("start", "embedded-start", "memory-and-idle")
 _LESS_IS_BETTER = ("_us", "_us_per_mb", "_ms", "_mb", "_us_per_second")
+_RATIOS = (
+    "requests_per_second",
+    "transactions_per_second",
+    "stable_ms",
+    "cpu_us",
+    "cpu_ms",
+    "p50_us",
+    "p99_us",
+    "arrival_p50_us",
+)
+"""The figures of a row whose ratio is shown."""
 _WARM_UP: tuple[Row, ...] = (
     ProduceRow("100B", 1, 1),
     ProduceRow("100B", 16, 5),
@@ -137,7 +148,7 @@ class Report:
         if peer:
             parts = [
                 f"{key} {self.results[f'{name}_{key}']['ratio']:.2f}x"
-                for key in ("requests_per_second", "cpu_us", "p50_us", "p99_us", "arrival_p50_us")
+                for key in _RATIOS
                 if key in ours
             ]
             self.say(f"{name:22} {'ratio':11} {', '.join(parts)}")
@@ -157,8 +168,11 @@ def _rounded(value: float | None) -> float | None:
 def _line(figures: Figures) -> str:
     texts = {
         "requests_per_second": "{:9.0f} req/s",
+        "transactions_per_second": "{:9.0f} transactions/s",
         "mb_per_second": "{:7.1f} MB/s",
+        "stable_ms": "stable after {:8.1f} ms",
         "cpu_us": "{:8.2f} us CPU",
+        "cpu_ms": "{:8.1f} ms CPU",
         "cpu_us_per_mb": "{:8.0f} us/MB",
         "p50_us": "p50 {:7.1f} us",
         "p99_us": "p99 {:7.1f} us",

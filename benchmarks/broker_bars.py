@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 Pair = dict[str, float | None]
 
@@ -52,9 +52,9 @@ BARS = (
 )
 
 
-def verdicts(results: Mapping[str, Pair]) -> Iterator[str]:
+def verdicts(results: Mapping[str, Pair], bars: Iterable[Bar] = BARS) -> Iterator[str]:
     """One line for every figure that has a bar."""
-    for bar in BARS:
+    for bar in bars:
         for name, pair in results.items():
             if fnmatch.fnmatchcase(name, bar.figures) and (line := bar.verdict(name, pair)):
                 yield line

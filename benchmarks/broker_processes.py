@@ -30,6 +30,7 @@ from tests.integration.node.harness import Client
 from tests.interop.java_client import require_broker_jars
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from types import TracebackType
     from typing import Self
 
@@ -41,7 +42,7 @@ _CONNECT_PAUSE_SECONDS = 0.002
 _CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 
 SETTINGS = {"log.segment.delete.delay.ms": "0", "log.initial.task.delay.ms": "100"}
-"""What differs from the defaults, for both."""
+"""What differs from the defaults, for both, unless a launcher is given something else."""
 
 # What kafka-server-start.sh gives the JVM.
 _HEAP = ("-Xmx1G", "-Xms1G")
@@ -97,6 +98,9 @@ class MillstreamLauncher:
 
     name = "millstream"
 
+    def __init__(self, settings: Mapping[str, str] = SETTINGS) -> None:
+        self._settings = settings
+
     def prepare(self, directory: Path, port: int) -> None:
         """Nothing."""
 
@@ -104,7 +108,7 @@ class MillstreamLauncher:
         """As the installed script would."""
         command = [sys.executable, "-m", "millstream", "server", "start"]
         command += ["--data", str(directory / "data"), "--listen", f"{HOST}:{port}"]
-        for key, value in SETTINGS.items():
+        for key, value in self._settings.items():
             command += ["--set", f"{key}={value}"]
         return command
 
@@ -114,7 +118,8 @@ class KafkaLauncher:
 
     name = "kafka"
 
-    def __init__(self, scratch: Path) -> None:
+    def __init__(self, scratch: Path, settings: Mapping[str, str] = SETTINGS) -> None:
+        self._settings = settings
         try:
             self._jars = require_broker_jars(scratch)
         except pytest.skip.Exception as reason:
@@ -126,7 +131,7 @@ class KafkaLauncher:
         controller = f"{HOST}:{free_port()}"
         settings = {
             **_KAFKA,
-            **SETTINGS,
+            **self._settings,
             "controller.quorum.bootstrap.servers": controller,
             "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{controller}",
             "advertised.listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{controller}",
