@@ -80,6 +80,55 @@ const actions = {
     const [found] = answer.responses[0].partitions
     return { high: Number(found.highWatermark), records: found.messages.map(record) }
   },
+
+  // Members of one group read a topic together until they have `count` messages, and leave.
+  async group({ topic, groupId, members, count }) {
+    const values = []
+    const settings = { groupId, sessionTimeout: 6000, heartbeatInterval: 300 }
+    const consumers = Array.from({ length: members }, () => kafka.consumer(settings))
+    const assigned = consumers.map(
+      consumer => new Promise(done => consumer.on(consumer.events.GROUP_JOIN, done))
+    )
+    await new Promise(async (done, fail) => {
+      try {
+        for (const consumer of consumers) {
+          await consumer.connect()
+          await consumer.subscribe({ topics: [topic], fromBeginning: true })
+          await consumer.run({
+            eachMessage: async ({ message }) => {
+              values.push(text(message.value))
+              if (values.length === count) done()
+            },
+          })
+        }
+      } catch (error) {
+        fail(error)
+      }
+    })
+    await Promise.all(assigned)
+    // One after the other: two that leave at once disturb each other's departure.
+    for (const consumer of consumers) {
+      await consumer.stop()
+      await consumer.disconnect()
+    }
+    return values
+  },
+
+  async transaction({ topic, groupId, source, offset, messages, commits }) {
+    const producer = kafka.producer({ transactionalId: `of-${groupId}`, maxInFlightRequests: 1 })
+    await producer.connect()
+    try {
+      const transaction = await producer.transaction()
+      await transaction.send({ topic, messages })
+      await transaction.sendOffsets({
+        consumerGroupId: groupId,
+        topics: [{ topic: source, partitions: [{ partition: 0, offset: String(offset) }] }],
+      })
+      await (commits ? transaction.commit() : transaction.abort())
+    } finally {
+      await producer.disconnect()
+    }
+  },
 }
 
 const run = async line => {

@@ -1,7 +1,7 @@
 """kafkajs, which is written in JavaScript from the socket up and shares no code with the others.
 
-npm installs it into the user's cache directory, once. What it would read through a consumer group
-it reads by its own fetch request.
+npm installs it into the user's cache directory, once. Most records are read by its own fetch
+request, because its consumers always belong to a group; the groups have tests of their own.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from millstream.records import Compression, RecordBatch, partition_for_key, spli
 from tests.integration.node.harness import Client
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -317,3 +317,39 @@ def test_offsets_by_time_and_after_deletion(kafkajs: KafkaJS, created: str) -> N
     [ends] = kafkajs.admin("fetchTopicOffsets", created)
     assert (ends["low"], ends["high"]) == ("4", "10")
     assert [each["value"] for each in kafkajs.fetch(created, offset=4)] == [*"56789", "10"]
+
+
+@pytest.mark.parametrize("members", [1, 3])
+def test_members_of_a_group_share_a_topic(kafkajs: KafkaJS, topic: str, members: int) -> None:
+    kafkajs.admin("createTopics", {"topics": [{"topic": topic, "numPartitions": 3}]})
+    kafkajs.produce(topic, MESSAGES)
+
+    read = kafkajs.ask(
+        "group", topic=topic, groupId=f"group of {topic}", members=members, count=len(MESSAGES)
+    )
+
+    assert set(read) == {each["value"] for each in MESSAGES}
+    described = kafkajs.admin("describeGroups", [f"group of {topic}"])["groups"]
+    assert [(each["errorCode"], each["state"]) for each in described] == [(0, "Empty")]
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_a_transaction_with_offsets(
+    kafkajs: KafkaJS, created: str, topic_name: Callable[[], str], commits: bool
+) -> None:
+    source, group = topic_name(), f"transformer of {created}"
+    kafkajs.admin("createTopics", {"topics": [{"topic": source, "numPartitions": 1}]})
+
+    kafkajs.ask(
+        "transaction",
+        topic=created,
+        groupId=group,
+        source=source,
+        offset=7,
+        messages=MESSAGES[:10],
+        commits=commits,
+    )
+
+    (offsets,) = kafkajs.admin("fetchOffsets", {"groupId": group, "topics": [source]})
+    assert offsets["partitions"][0]["offset"] == ("7" if commits else "-1")
+    assert len(kafkajs.fetch(created)) == 11, "the marker is a record of the raw fetch"
