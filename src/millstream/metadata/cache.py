@@ -169,8 +169,17 @@ class KRaftMetadataCache:
         return levels, self.image.provenance.last_offset
 
     def metadata_brokers(self, listener: str) -> list[MetadataResponseBroker]:
-        """The brokers part of a Metadata answer."""
+        """The brokers part of a Metadata answer; the fenced ones if there are no others.
+
+        A client that is told of nobody has nobody to ask again: it never comes back to a cluster of
+        one broker that was restarted.
+        """
         brokers = self.image.cluster.brokers
+        endpoints = self.alive_brokers(listener) or {
+            broker_id: broker.listeners[listener]
+            for broker_id, broker in sorted(brokers.items())
+            if listener in broker.listeners
+        }
         return [
             MetadataResponseBroker(
                 node_id=broker_id,
@@ -178,7 +187,7 @@ class KRaftMetadataCache:
                 port=endpoint.port,
                 rack=brokers[broker_id].rack,
             )
-            for broker_id, endpoint in self.alive_brokers(listener).items()
+            for broker_id, endpoint in endpoints.items()
         ]
 
     def metadata_topics(

@@ -199,8 +199,8 @@ class Rounds:
         """Until every producer has found the broker again; they take their time."""
         before = {writer: writer.ledger.count for writer in self._writers}
         deadline_ms = self._clock.monotonic_ms() + PROGRESS_MAX_MS
-        while any(writer.ledger.count == count for writer, count in before.items()):
-            assert self._clock.monotonic_ms() < deadline_ms, "producers make no progress"
+        while stuck := [each.name for each, count in before.items() if each.ledger.count == count]:
+            assert self._clock.monotonic_ms() < deadline_ms, f"no progress: {', '.join(stuck)}"
             threading.Event().wait(0.02)
 
     def _finish(self, administrator: Administrator) -> None:

@@ -6,17 +6,15 @@ a traceback, and nothing is lost by the attempt.
 
 from __future__ import annotations
 
+import shutil
 import signal
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from tests.integration.faults.harness import Broker, broker_on, require_calm
 from tests.integration.node.harness import Client, running
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(120)]
 
@@ -27,16 +25,30 @@ RECORDS = 45
 """Of 100 kB each: four closed segments and a part of one."""
 
 
-def fill(data: Path, how: signal.Signals) -> None:
-    """A topic of several segments, written by a process that was stopped or killed."""
-    with broker_on(data) as broker:
-        with broker.client() as client:
-            assert client.create_topic("orders", segment_bytes=str(1 << 20)) == 0
-            assert client.create_topic("other") == 0
-            assert client.produce("other", b"fine") == (0, 0)
-            for number in range(RECORDS):
-                assert client.produce("orders", b"%03d" % number + BIG) == (0, number)
-        broker.node.finish(how)
+Fill = Callable[[signal.Signals], Path]
+
+
+@pytest.fixture(scope="module")
+def originals(tmp_path_factory: pytest.TempPathFactory) -> dict[signal.Signals, Path]:
+    """Directories with a topic of several segments, by how their process ended."""
+    made = {}
+    for how in (signal.SIGTERM, signal.SIGKILL):
+        made[how] = tmp_path_factory.mktemp("original")
+        with broker_on(made[how]) as broker:
+            with broker.client() as client:
+                assert client.create_topic("orders", segment_bytes=str(1 << 20)) == 0
+                assert client.create_topic("other") == 0
+                assert client.produce("other", b"fine") == (0, 0)
+                for number in range(RECORDS):
+                    assert client.produce("orders", b"%03d" % number + BIG) == (0, number)
+            broker.node.finish(how)
+    return made
+
+
+@pytest.fixture
+def fill(tmp_path: Path, originals: dict[signal.Signals, Path]) -> Fill:
+    """Puts a copy of such a directory into the test's own."""
+    return lambda how: shutil.copytree(originals[how], tmp_path, dirs_exist_ok=True)
 
 
 def segments(data: Path) -> list[Path]:
@@ -77,8 +89,10 @@ def refused(data: Path, *arguments: str) -> str:
 # Damage of records.
 
 
-def test_a_bit_flip_after_the_recovery_point_costs_only_what_is_behind_it(tmp_path: Path) -> None:
-    fill(tmp_path, signal.SIGKILL)
+def test_a_bit_flip_after_the_recovery_point_costs_only_what_is_behind_it(
+    tmp_path: Path, fill: Fill
+) -> None:
+    fill(signal.SIGKILL)
     last = segments(tmp_path)[-1]
     flip(last, last.stat().st_size - 50_000)
 
@@ -92,8 +106,9 @@ def test_a_bit_flip_after_the_recovery_point_costs_only_what_is_behind_it(tmp_pa
 
 def test_a_segment_that_is_damaged_in_the_middle_of_the_log_is_noticed_by_its_readers_only(
     tmp_path: Path,
+    fill: Fill,
 ) -> None:
-    fill(tmp_path, signal.SIGTERM)
+    fill(signal.SIGTERM)
     damaged = segments(tmp_path)[1]
     flip(damaged, 150_000)
 
@@ -113,8 +128,9 @@ def test_a_segment_that_is_damaged_in_the_middle_of_the_log_is_noticed_by_its_re
 
 def test_a_header_that_is_damaged_in_the_middle_of_the_log_is_an_error_for_its_readers(
     tmp_path: Path,
+    fill: Fill,
 ) -> None:
-    fill(tmp_path, signal.SIGTERM)
+    fill(signal.SIGTERM)
     damaged = segments(tmp_path)[1]
     first = int(damaged.stem)
     batch = damaged.stat().st_size // 10
@@ -132,8 +148,10 @@ def test_a_header_that_is_damaged_in_the_middle_of_the_log_is_an_error_for_its_r
             assert "traceback" not in line, line
 
 
-def test_a_log_that_lost_its_indexes_and_snapshots_has_all_its_records(tmp_path: Path) -> None:
-    fill(tmp_path, signal.SIGTERM)
+def test_a_log_that_lost_its_indexes_and_snapshots_has_all_its_records(
+    tmp_path: Path, fill: Fill
+) -> None:
+    fill(signal.SIGTERM)
     for pattern in ("*.index", "*.timeindex", "*.snapshot"):
         for file in (tmp_path / "orders-0").glob(pattern):
             file.unlink()
@@ -145,8 +163,8 @@ def test_a_log_that_lost_its_indexes_and_snapshots_has_all_its_records(tmp_path:
         require_calm(broker.stop())
 
 
-def test_a_log_with_garbage_for_indexes_has_all_its_records(tmp_path: Path) -> None:
-    fill(tmp_path, signal.SIGTERM)
+def test_a_log_with_garbage_for_indexes_has_all_its_records(tmp_path: Path, fill: Fill) -> None:
+    fill(signal.SIGTERM)
     for pattern in ("*.index", "*.timeindex", "*.snapshot"):
         for file in (tmp_path / "orders-0").glob(pattern):
             file.write_bytes(b"\xa5" * max(file.stat().st_size, 24))
@@ -174,8 +192,10 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 
 @pytest.mark.parametrize("is_clean", [True, False])
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_damaged_checkpoints_cost_no_record(tmp_path: Path, damage: str, is_clean: bool) -> None:
-    fill(tmp_path, signal.SIGTERM)
+def test_damaged_checkpoints_cost_no_record(
+    tmp_path: Path, fill: Fill, damage: str, is_clean: bool
+) -> None:
+    fill(signal.SIGTERM)
     if not is_clean:
         (tmp_path / ".kafka_cleanshutdown").unlink()
     for name in CHECKPOINTS:
@@ -192,8 +212,10 @@ def test_damaged_checkpoints_cost_no_record(tmp_path: Path, damage: str, is_clea
     assert damage == "empty" or any("checkpoint" in warning for warning in warnings)
 
 
-def test_a_damaged_table_of_epochs_takes_its_partition_alone_and_is_named(tmp_path: Path) -> None:
-    fill(tmp_path, signal.SIGTERM)
+def test_a_damaged_table_of_epochs_takes_its_partition_alone_and_is_named(
+    tmp_path: Path, fill: Fill
+) -> None:
+    fill(signal.SIGTERM)
     file = tmp_path / "orders-0" / "leader-epoch-checkpoint"
     file.write_bytes(b"\xff\x00garbage")
 
@@ -215,9 +237,9 @@ def test_a_damaged_table_of_epochs_takes_its_partition_alone_and_is_named(tmp_pa
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_broken_meta_properties_is_named_and_nothing_is_touched(
-    tmp_path: Path, damage: str
+    tmp_path: Path, fill: Fill, damage: str
 ) -> None:
-    fill(tmp_path, signal.SIGTERM)
+    fill(signal.SIGTERM)
     file = tmp_path / "meta.properties"
     good = file.read_bytes()
     file.write_bytes(DAMAGES[damage](good))
@@ -232,8 +254,9 @@ def test_a_broken_meta_properties_is_named_and_nothing_is_touched(
 
 def test_the_directory_of_another_cluster_or_node_is_refused_and_still_clean(
     tmp_path: Path,
+    fill: Fill,
 ) -> None:
-    fill(tmp_path, signal.SIGTERM)
+    fill(signal.SIGTERM)
 
     assert "belongs to node 1, this is node 7" in refused(tmp_path, "--set", "node.id=7")
 
@@ -290,8 +313,10 @@ def test_a_metadata_log_without_its_snapshot_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_quorum_state_is_named_or_rebuilt(tmp_path: Path, damage: str) -> None:
-    fill(tmp_path, signal.SIGTERM)
+def test_a_damaged_quorum_state_is_named_or_rebuilt(
+    tmp_path: Path, fill: Fill, damage: str
+) -> None:
+    fill(signal.SIGTERM)
     file = metadata_directory(tmp_path) / "quorum-state"
     file.write_bytes(DAMAGES[damage](file.read_bytes()))
 
@@ -302,8 +327,10 @@ def test_a_damaged_quorum_state_is_named_or_rebuilt(tmp_path: Path, damage: str)
     assert (code == 0) if ready else (code == 1 and "quorum-state" in log)
 
 
-def test_a_metadata_log_with_a_torn_end_loses_only_what_was_never_promised(tmp_path: Path) -> None:
-    fill(tmp_path, signal.SIGKILL)
+def test_a_metadata_log_with_a_torn_end_loses_only_what_was_never_promised(
+    tmp_path: Path, fill: Fill
+) -> None:
+    fill(signal.SIGKILL)
     log = max(metadata_directory(tmp_path).glob("*.log"))
     with log.open("ab") as opened:
         opened.write(b"\0\0\0\0\0\0\x01\0\0\0\x01\0torn")

@@ -70,6 +70,20 @@ def test_brokers_are_alive_or_not(cache: KRaftMetadataCache) -> None:
     assert KRaftMetadataCache().random_alive_broker_id(Random(1)) == -1
 
 
+def test_a_cluster_whose_brokers_are_all_fenced_does_not_lose_its_clients(
+    cache: KRaftMetadataCache,
+) -> None:
+    fences = [
+        broker_records.FenceBrokerRecord(id=each, epoch=FULL.cluster.brokers[each].epoch)
+        for each in (1, 3)
+    ]
+    stopping = KRaftMetadataCache(image_of(*fences, base=FULL))
+
+    assert stopping.alive_brokers("PLAIN") == {}
+    assert [each.node_id for each in stopping.metadata_brokers("PLAIN")] == [1, 2, 3]
+    assert stopping.metadata_brokers("nope") == []
+
+
 def test_settings_and_features(cache: KRaftMetadataCache) -> None:
     assert cache.topic_config("t") == {"retention.ms": "1"}
     assert cache.config(4, "") == {"x": "y"}
