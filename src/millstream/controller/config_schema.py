@@ -16,6 +16,7 @@ from millstream.config import (
     Key,
     Rule,
     UpdateMode,
+    Validator,
     any_value,
     at_least,
     between,
@@ -27,6 +28,7 @@ from millstream.config import (
     parse_faults,
     validate,
 )
+from millstream.config.durations import duration_ms
 from millstream.errors import InvalidConfig, InvalidRequest
 from millstream.metadata.configs import ConfigResource, ResourceType
 from millstream.metadata.topic_names import check_topic_name
@@ -83,6 +85,16 @@ class ClientMetricsConfig:
         validate(self)
 
 
+def _is_offset_reset(text: str) -> bool:
+    if text in ("earliest", "latest"):
+        return True
+    prefix, _, duration = text.partition(":")
+    try:
+        return prefix == "by_duration" and duration_ms(duration) >= 0
+    except InvalidConfig:
+        return False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupConfig:
     """The dynamic settings of a group."""
@@ -131,10 +143,28 @@ class GroupConfig:
         "How long a share consumer has a record to itself.",
         unit="ms",
     )
+    share_delivery_count_limit: int = key(
+        "share.delivery.count.limit",
+        5,
+        at_least(2),
+        "How often a record is delivered before it is given up.",
+    )
+    share_partition_max_record_locks: int = key(
+        "share.partition.max.record.locks",
+        2000,
+        at_least(100),
+        "How many records of a partition may be in flight.",
+    )
+    share_renew_acknowledge_enable: bool = key(
+        "share.renew.acknowledge.enable",
+        True,
+        any_value(),
+        "Whether share consumers may renew the locks of their records.",
+    )
     share_auto_offset_reset: str = key(
         "share.auto.offset.reset",
         "latest",
-        any_value(),
+        Validator("earliest, latest or by_duration:<ISO 8601 duration>", _is_offset_reset),
         "Where a share group begins: earliest, latest or by_duration:<ISO 8601 duration>.",
     )
     share_isolation_level: str = key(

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from millstream.metadata.cache import KRaftMetadataCache
     from millstream.metadata.delta import MetadataDelta
     from millstream.metadata.image import MetadataImage
+    from millstream.network.request import Connection
     from millstream.replica.replica_manager import ReplicaManager
     from millstream.server.ports import ControllerChannel
 
@@ -113,6 +114,8 @@ class BrokerCoordinators:
             topics=topics,
             replicas=replicas,
             metadata=metadata,
+            clock=clock,
+            arm=arm,
         )
         groups = GroupCoordinator(
             self._group_runtime,
@@ -167,6 +170,10 @@ class BrokerCoordinators:
         self._transaction_runtime.tick()
         self._marker_sender.tick()
         self._shares.tick()
+
+    def connection_closed(self, connection: Connection) -> None:
+        """A client is gone: what its members of share groups had is for others."""
+        self._shares.partitions.connection_closed(connection)
 
     def close(self) -> None:
         """Tell everybody who waits that another broker will coordinate."""

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from millstream.clock import Clock
     from millstream.network.endpoint import Endpoint
-    from millstream.network.request import RequestHandler
+    from millstream.network.request import Connection, RequestHandler
     from millstream.node.config import NodeConfig
     from millstream.protocol.message import Message
     from millstream.raft.effects import Peer
@@ -126,7 +126,9 @@ class Node:
             raise
 
     def _bind(self) -> None:
-        self.sockets = SocketServer(self.config.network, self._clock)
+        self.sockets = SocketServer(
+            self.config.network, self._clock, on_close=self._connection_closed
+        )
         endpoints = self.sockets.bind()
         controllers = self.config.network.controller_names
         self.controller_endpoints = tuple(
@@ -135,6 +137,10 @@ class Node:
         is_needed = any(each.is_everywhere for each in endpoints)
         own_name = socket.getfqdn() if is_needed else "localhost"
         self.advertised = self.config.network.advertised(endpoints, own_name)
+
+    def _connection_closed(self, connection: Connection) -> None:
+        if self.broker is not None:
+            self.broker.coordinators.connection_closed(connection)
 
     def _take_directories(self) -> None:
         owner = take_directories(

@@ -17,12 +17,16 @@ from millstream.metadata.topic_names import SHARE_STATE_TOPIC
 from millstream.node.share_states import LocalPartitionEnds, LocalShareStates, LocalStateLog
 from millstream.protocol.records_framing import SHARE_RECORDS
 from millstream.server.internal_topics import InternalTopic
+from millstream.server.share_acknowledging import ShareAcknowledging
 from millstream.server.share_apis import ShareServices
+from millstream.server.share_fetch_service import ShareFetchService
+from millstream.server.share_partitions import SharePartitionManager
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
+    from millstream.clock import Clock
     from millstream.coordinator.group.shard import GroupShard
     from millstream.coordinator.runtime import CoordinatorRuntime
     from millstream.metadata.cache import KRaftMetadataCache
@@ -49,8 +53,10 @@ class BrokerShares:
         topics: InternalTopics,
         replicas: ReplicaManager,
         metadata: KRaftMetadataCache,
+        clock: Clock,
+        arm: Callable[[int], object],
     ) -> None:
-        """`make_runtime` is that of the other coordinators."""
+        """`make_runtime` is that of the other coordinators; `arm` asks for a `tick`."""
         log = LocalStateLog(replicas)
         self.runtime = make_runtime(
             SHARE_STATE_TOPIC,
@@ -65,16 +71,33 @@ class BrokerShares:
         offsets = ShareGroupOffsets(
             group_runtime, groups, states, metadata, LocalPartitionEnds(replicas)
         )
-        self.services = ShareServices(groups, offsets, coordinator)
+        self.partitions = SharePartitionManager(
+            replicas,
+            states,
+            lambda group_id: configs.groups.settings(metadata.group_config(group_id)),
+            clock,
+            arm,
+            sessions_max=configs.groups.max_sessions,
+        )
+        """To be told of connections that are gone."""
+        self.services = ShareServices(
+            groups,
+            offsets,
+            coordinator,
+            ShareAcknowledging(self.partitions),
+            ShareFetchService(self.partitions, replicas, clock),
+        )
         """What the request handlers use."""
 
     def next_deadline_ms(self) -> int | None:
         """When `tick` has something to do; None if never."""
-        return self.runtime.next_deadline_ms()
+        deadlines = (self.runtime.next_deadline_ms(), self.partitions.next_deadline_ms())
+        return min((each for each in deadlines if each is not None), default=None)
 
     def tick(self) -> None:
-        """Decide what is due."""
+        """Decide what is due, and let locks end."""
         self.runtime.tick()
+        self.partitions.tick()
 
     def close(self) -> None:
         """Tell everybody who waits that another broker goes on."""

@@ -131,6 +131,11 @@ class ReplicaManager:
         return self._table.find(topic, index)
 
     @property
+    def purgatory(self) -> DelayedOperationPurgatory:
+        """Where requests wait: those of share groups wait here too, for the same partitions."""
+        return self._purgatory
+
+    @property
     def waiting_count(self) -> int:
         """How many requests wait for an answer."""
         return len(self._purgatory)

@@ -37,6 +37,11 @@ from millstream.server.handlers.read_share_group_state_summary import (
     fail_read_share_group_state_summary,
     handle_read_share_group_state_summary,
 )
+from millstream.server.handlers.share_acknowledge import (
+    fail_share_acknowledge,
+    handle_share_acknowledge,
+)
+from millstream.server.handlers.share_fetch import fail_share_fetch, handle_share_fetch
 from millstream.server.handlers.share_group_describe import (
     fail_share_group_describe,
     handle_share_group_describe,
@@ -60,6 +65,8 @@ if TYPE_CHECKING:
     from millstream.protocol.message import Message
     from millstream.server.api_server import Handle
     from millstream.server.exchange import Exchange
+    from millstream.server.share_acknowledging import ShareAcknowledging
+    from millstream.server.share_fetch_service import ShareFetchService
 
 
 class ShareServices(NamedTuple):
@@ -68,6 +75,8 @@ class ShareServices(NamedTuple):
     groups: ShareGroupCoordinator
     offsets: ShareGroupOffsets
     states: ShareCoordinator
+    acknowledging: ShareAcknowledging
+    fetching: ShareFetchService
 
 
 def share_handlers(services: ShareServices, metadata: KRaftMetadataCache) -> dict[ApiKey, Handler]:
@@ -96,6 +105,23 @@ def share_handlers(services: ShareServices, metadata: KRaftMetadataCache) -> dic
         ApiKey.DELETE_SHARE_GROUP_OFFSETS: Handler(
             switched(handle_delete_share_group_offsets, offsets=offsets),
             fail_delete_share_group_offsets,
+        ),
+        ApiKey.SHARE_FETCH: Handler(
+            switched(
+                handle_share_fetch,
+                acknowledging=services.acknowledging,
+                fetching=services.fetching,
+                metadata=metadata,
+            ),
+            fail_share_fetch,
+        ),
+        ApiKey.SHARE_ACKNOWLEDGE: Handler(
+            switched(
+                handle_share_acknowledge,
+                acknowledging=services.acknowledging,
+                metadata=metadata,
+            ),
+            fail_share_acknowledge,
         ),
         **_state_handlers(states),
     }

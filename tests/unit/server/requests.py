@@ -30,6 +30,8 @@ from millstream.protocol.messages import (
     offset_for_leader_epoch,
     read_share_group_state,
     read_share_group_state_summary,
+    share_acknowledge,
+    share_fetch,
     share_group_describe,
     share_group_heartbeat,
     sync_group,
@@ -261,6 +263,10 @@ def share_state_request(api: ApiKey, broker: Broker, **fields: Any) -> Message:
 _SHARES: Final[dict[ApiKey, Callable[[int], Message]]] = {
     ApiKey.SHARE_GROUP_HEARTBEAT: lambda _: share_group_heartbeat.ShareGroupHeartbeatRequest(
         group_id="g", member_id="m", subscribed_topic_names=[TOPIC]
+    ),
+    ApiKey.SHARE_FETCH: lambda _: share_fetch.ShareFetchRequest(group_id="g", member_id="m"),
+    ApiKey.SHARE_ACKNOWLEDGE: lambda _: share_acknowledge.ShareAcknowledgeRequest(
+        group_id="g", member_id="m", share_session_epoch=1
     ),
     ApiKey.SHARE_GROUP_DESCRIBE: lambda _: share_group_describe.ShareGroupDescribeRequest(
         group_ids=["g"]

@@ -13,6 +13,7 @@ from millstream.errors import (
     InvalidRequest,
     KafkaStorageError,
     MemberIdRequired,
+    ShareSessionNotFound,
     UnknownMemberId,
     UnknownServerError,
 )
@@ -41,6 +42,7 @@ STRANGERS: dict[ApiKey, tuple[type[ApiError], ...]] = {
     ApiKey.OFFSET_DELETE: (GroupIdNotFound,),
     ApiKey.ADD_OFFSETS_TO_TXN: (InvalidProducerIdMapping,),
     ApiKey.END_TXN: (InvalidProducerIdMapping,),
+    ApiKey.SHARE_ACKNOWLEDGE: (ShareSessionNotFound,),
     ApiKey.SHARE_GROUP_DESCRIBE: (GroupIdNotFound,),
     ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: (GroupIdNotFound,),
     ApiKey.ALTER_SHARE_GROUP_OFFSETS: (GroupIdNotFound,),
