@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import confluent_kafka
 import pytest
 
+from millstream.testing import EmbeddedBroker
+
 if TYPE_CHECKING:
-    from millstream.testing import EmbeddedBroker
     from tests.integration.embedded.clients import Client
 
 pytestmark = pytest.mark.integration
@@ -102,3 +103,22 @@ def test_nobody_gets_through_while_the_broker_is_unavailable(
         assert _produce(broker, topic, message_timeout_ms=300) == ["_MSG_TIMED_OUT"]
 
     assert _produce(broker, topic) == [None]
+
+
+def test_a_reset_forgets_groups_and_transactions() -> None:
+    with EmbeddedBroker() as broker:
+        settings = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "readers"}
+        consumer = confluent_kafka.Consumer(settings)
+        broker.create_topic("orders")
+        consumer.commit(
+            offsets=[confluent_kafka.TopicPartition("orders", 0, 5)], asynchronous=False
+        )
+        consumer.close()
+
+        broker.reset()
+        broker.create_topic("orders")
+
+        consumer = confluent_kafka.Consumer(settings)
+        (found,) = consumer.committed([confluent_kafka.TopicPartition("orders", 0)], timeout=30)
+        consumer.close()
+        assert found.offset < 0

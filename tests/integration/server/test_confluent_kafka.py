@@ -29,7 +29,6 @@ def admin(broker: str) -> Any:
 
 @pytest.fixture
 def consumer(broker: str) -> Iterator[Any]:
-    # With automatic commits its end would wait for a coordinator, and there is none yet.
     settings = {"group.id": "not used", "enable.auto.commit": False}
     made = confluent_kafka.Consumer({"bootstrap.servers": broker, **settings})
     yield made
@@ -85,17 +84,6 @@ def test_large_records(broker: str, topic: str, consumer: Any) -> None:
     produce(broker, topic, values)
 
     assert consume(consumer, topic, 5) == values
-
-
-def test_a_transactional_producer_is_told_at_once_that_there_are_none(broker: str) -> None:
-    producer = confluent_kafka.Producer({"bootstrap.servers": broker, "transactional.id": "tx"})
-
-    with pytest.raises(KafkaException) as caught:
-        producer.init_transactions(30)
-
-    error = caught.value.args[0]
-    assert error.fatal()
-    assert "does not coordinate transactions yet" in error.str()
 
 
 def test_topics_are_created_described_grown_and_deleted(admin: Any, topic: str) -> None:
