@@ -3,122 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from millstream.clock import ManualClock
 from millstream.controller.decision import RequestContext
 from millstream.errors import BrokerIdNotRegistered, KafkaStorageError, StaleBrokerEpoch
 from millstream.metadata.snapshot_files import BOOTSTRAP_SNAPSHOT
 from millstream.node.broker_lifecycle import BrokerState
-from millstream.node.config import node_config
-from millstream.node.node import Node
 from millstream.protocol.messages.create_topics import (
-    CreatableReplicaAssignment,
     CreatableTopic,
-    CreatableTopicConfig,
     CreateTopicsRequest,
-    CreateTopicsResponse,
 )
 from millstream.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from millstream.storage.cleaner import LogCleaner
 from millstream.storage.cleaning_control import NoCleaning
-from millstream.testing.sim_filesystem import SimFileSystem
 from millstream.types import TopicPartition
+from tests.integration.node.world import World, create_topic, run, topics_of, until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine
-
+    from millstream.node.node import Node
     from millstream.protocol.message import Message
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
-
-WAIT_SECONDS_MAX = 30
-
-
-class World:
-    """A machine: its disk, its time, and the nodes that ran on it."""
-
-    def __init__(self, seed: int = 1, **given: str) -> None:
-        self.seed = seed
-        self.clock = ManualClock()
-        self.disk = SimFileSystem(Random(seed), clock=self.clock)
-        self.given = {
-            "log.dirs": "/data",
-            "listeners": "PLAINTEXT://localhost:0",
-            **{name.replace("_", "."): value for name, value in given.items()},
-        }
-        self.fatal: list[Exception] = []
-
-    @asynccontextmanager
-    async def node(self) -> AsyncIterator[Node]:
-        """A node that is killed at the end, unless it was stopped."""
-        node = Node(
-            node_config(self.given),
-            clock=self.clock,
-            filesystem=self.disk,
-            random=Random(self.seed),
-            on_fatal=self.fatal.append,
-        )
-        await node.start()
-        try:
-            yield node
-        finally:
-            await node.kill()
-
-    async def advance(self, node: Node, ms: int, step_ms: int = 500) -> None:
-        """Let time pass, and everything that is due happen."""
-        for _ in range(0, ms, step_ms):
-            self.clock.advance(step_ms)
-            node.timers.fire_due()
-            await asyncio.sleep(0.002)
-
-
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(scenario, 100))
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(WAIT_SECONDS_MAX):
-        while not holds():  # noqa: ASYNC110 - what is waited for has no event
-            await asyncio.sleep(0.001)
-
-
-async def create_topic(node: Node, name: str, partitions: int = 1, **configs: str) -> int:
-    """Ask the controller; the error code."""
-    answers: list[Message] = []
-    assert node.broker is not None
-    request = CreateTopicsRequest(
-        topics=[
-            CreatableTopic(
-                name=name,
-                num_partitions=-1,
-                replication_factor=-1,
-                assignments=[
-                    CreatableReplicaAssignment(partition_index=number, broker_ids=[1])
-                    for number in range(partitions)
-                ],
-                configs=[
-                    CreatableTopicConfig(name=key.replace("_", "."), value=value)
-                    for key, value in configs.items()
-                ],
-            )
-        ],
-        timeout_ms=1000,
-    )
-    node.broker._channel.submit(request, RequestContext(version=7), answers.append)
-    await until(lambda: bool(answers))
-    (answer,) = answers
-    assert isinstance(answer, CreateTopicsResponse)
-    return answer.topics[0].error_code
-
-
-def topics_of(node: Node) -> set[str]:
-    assert node.shared is not None
-    return set(node.shared.metadata.topic_names())
 
 
 def test_a_topic_can_be_used_when_its_creation_is_answered() -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from millstream.clock import SystemClock
 from tests.integration.node.harness import Client
-from tests.integration.node.test_node import World, run
+from tests.integration.node.world import World, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable

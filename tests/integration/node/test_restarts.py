@@ -14,7 +14,7 @@ from millstream.metadata.records import MetadataBatch, UnsupportedFeatureLevel
 from millstream.protocol.messages.config_records import FeatureLevelRecord
 from millstream.protocol.notation import VersionRange
 from millstream.types import TopicPartition
-from tests.integration.node.test_node import World, create_topic, run, until
+from tests.integration.node.world import World, create_topic, run, until
 from tests.unit.storage.batches import NOW_MS, batch_bytes
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
