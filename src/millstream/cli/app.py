@@ -41,6 +41,8 @@ COMMANDS: Final[Mapping[str, _Place]] = {
     "offsets": _Place("offsets", "offsets", _RECORDS),
     "perf": _Place("perf", "family", _RECORDS),
     "topics": _Place("topics", "family", _CLUSTER),
+    "groups": _Place("groups", "family", _CLUSTER),
+    "transactions": _Place("transactions", "family", _CLUSTER),
     "configs": _Place("configs", "family", _CLUSTER),
     "cluster": _Place("cluster", "family", _CLUSTER),
     "quorum": _Place("quorum", "family", _CLUSTER),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Annotated, Final
 
 import typer
 
-from millstream.cli.session import open_session
+from millstream.cli.session import Session, open_session
 
 BOOTSTRAP_VARIABLE: Final = "MILLSTREAM_BOOTSTRAP_SERVER"
 DEFAULT_BOOTSTRAP: Final = "localhost:9092"
@@ -18,10 +18,42 @@ _COMPLETION_TIMEOUT_S: Final = 1.0
 
 def complete_topics(context: typer.Context, incomplete: str) -> Iterator[str]:
     """Topic names for the shell; none if the cluster does not answer at once."""
+    yield from _complete(context, incomplete, lambda session: session.refresh().topics)
+
+
+def complete_groups(context: typer.Context, incomplete: str) -> Iterator[str]:
+    """Likewise, ids of groups of consumers."""
+    from millstream.cli.group_view import CONSUMER_TYPES, list_groups
+
+    yield from _complete(
+        context,
+        incomplete,
+        lambda session: [
+            each.group_id for each in list_groups(session) if each.type in CONSUMER_TYPES
+        ],
+    )
+
+
+def complete_transactional_ids(context: typer.Context, incomplete: str) -> Iterator[str]:
+    """Likewise, transactional ids."""
+    from millstream.cli.transaction_view import TransactionFilter, list_transactions
+
+    yield from _complete(
+        context,
+        incomplete,
+        lambda session: [
+            each.transactional_id for each in list_transactions(session, TransactionFilter())
+        ],
+    )
+
+
+def _complete(
+    context: typer.Context, incomplete: str, names: Callable[[Session], Iterable[str]]
+) -> Iterator[str]:
     bootstrap = str(context.params.get("bootstrap_server") or DEFAULT_BOOTSTRAP)
     # A shell that completes must never show an error instead.
     with suppress(Exception), open_session(bootstrap, _COMPLETION_TIMEOUT_S) as session:
-        yield from (name for name in session.refresh().topics if name.startswith(incomplete))
+        yield from (each for each in names(session) if each.startswith(incomplete))
 
 
 Bootstrap = Annotated[

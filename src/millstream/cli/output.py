@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import typer
 
+from millstream.cli.faults import UsageFault
 from millstream.errors import MillstreamError
 
 if TYPE_CHECKING:
@@ -93,6 +94,16 @@ def counted(count: int, noun: str, plural: str | None = None) -> str:
 def complain(text: str) -> None:
     """A line on stderr."""
     typer.echo(f"millstream: {text}", err=True)
+
+
+def is_confirmed(question: str) -> bool:
+    """Ask on stderr, read the answer from stdin; only yes is yes."""
+    typer.echo(f"{question} [y/N] ", err=True, nl=False)
+    answer = sys.stdin.readline()
+    if not answer:
+        typer.echo("", err=True)
+        raise UsageFault("nobody is there to answer; --yes does it without a question")
+    return answer.strip().lower() in ("y", "yes")
 
 
 def _text(value: object) -> str:

@@ -33,6 +33,7 @@ from millstream.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from millstream.records import RecordBatch, RecordBatchBuilder
+from millstream.types import Uuid
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,6 +50,7 @@ class FakeCluster:
     """What one broker has; also the connection to it."""
 
     address = Address("broker", 9092)
+    topic_id = Uuid(b"orders-topic-id-")
     features: tuple[FeatureLevel, ...] = (
         FeatureLevel("metadata.version", 30, 7, 30),
         FeatureLevel("share.version", 0, 0, 1),
@@ -154,7 +156,7 @@ class FakeCluster:
             MetadataResponsePartition(partition_index=index, leader_id=1, replica_nodes=[1])
             for index in range(len(self.logs))
         ]
-        known = MetadataResponseTopic(name=TOPIC, partitions=partitions)
+        known = MetadataResponseTopic(name=TOPIC, topic_id=self.topic_id, partitions=partitions)
         topics = [
             known
             if name == TOPIC

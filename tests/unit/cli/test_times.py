@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from millstream.cli.faults import UsageFault
-from millstream.cli.times import parse_time, show_time
+from millstream.cli.times import (
+    parse_ago,
+    parse_duration,
+    parse_time,
+    show_duration,
+    show_time,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,3 +79,36 @@ def test_what_is_no_time_says_how_to_write_one(text: str) -> None:
 )
 def test_times_are_shown(timestamp: int, expected: str | None) -> None:
     assert show_time(timestamp) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        ("250ms", 250),
+        ("30s", 30_000),
+        ("15m", 900_000),
+        ("2h", 7_200_000),
+        ("7d", 604_800_000),
+        ("PT2H30M", 9_000_000),
+        ("P1DT1S", 86_401_000),
+        ("pt0.5s", 500),
+        ("PT0S", 0),
+    ],
+)
+def test_lengths_of_time_are_read(text: str, ms: int) -> None:
+    assert parse_duration(text) == ms
+    assert parse_ago(text, NOW) == NOW - ms
+
+
+@pytest.mark.parametrize("text", ["", "2", "-2h", "2w", "P", "PT", "P1Y", "now"])
+def test_what_is_no_length_of_time_gets_the_syntax(text: str) -> None:
+    with pytest.raises(UsageFault, match="write 30s 15m 2h 7d, or ISO 8601 as PT2H30M"):
+        parse_duration(text)
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"),
+    [(0, "0s"), (999, "0s"), (61_000, "1m 1s"), (90_061_000, "1d 1h"), (3_600_000, "1h")],
+)
+def test_lengths_of_time_are_shown_short(ms: int, text: str) -> None:
+    assert show_duration(ms) == text
