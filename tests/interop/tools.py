@@ -19,7 +19,10 @@ BACKGROUND_SECONDS_MAX = 60
 COMPILE_SECONDS_MAX = 120
 # A short life: what the JVM's second compiler would gain is never earned back.
 _JVM = ("-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-_SOURCES = [Path(__file__).with_name(name) for name in ("ToolHost.java", "ClientPeer.java")]
+_SOURCES = [
+    Path(__file__).with_name(name)
+    for name in ("ToolHost.java", "ClientPeer.java", "SharePeer.java")
+]
 _TOOLS = {
     "kafka-broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
     "kafka-client-metrics": "org.apache.kafka.tools.ClientMetricsCommand",
@@ -37,10 +40,12 @@ _TOOLS = {
     "kafka-metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
     "kafka-metadata-shell": "org.apache.kafka.shell.MetadataShell",
     "kafka-producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
+    "kafka-share-groups": "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
     "kafka-storage": "kafka.tools.StorageTool",
     "kafka-topics": "org.apache.kafka.tools.TopicCommand",
     "kafka-transactions": "org.apache.kafka.tools.TransactionsCommand",
     "client": "ClientPeer",
+    "share": "SharePeer",
 }
 
 
@@ -131,6 +136,10 @@ class Cluster:
     def client(self, command: str, *arguments: object) -> list[str]:
         """The lines of `ClientPeer`."""
         return self.java.run("client", command, self.address, *arguments).splitlines()
+
+    def share(self, command: str, group: str, topic: str, *arguments: object) -> list[str]:
+        """The lines of `SharePeer`."""
+        return self.java.run("share", command, self.address, group, topic, *arguments).splitlines()
 
     def _placed(self, tool: str, arguments: tuple[object, ...]) -> tuple[object, ...]:
         option = ("--bootstrap-server", self.address)
