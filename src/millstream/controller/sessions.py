@@ -22,10 +22,15 @@ class _Session:
 
 
 class BrokerSessions:
-    """The last heartbeat of each broker."""
+    """The last heartbeat of each broker.
 
-    def __init__(self, timeout_ms: int) -> None:
+    The broker in the process of the active controller is alive as long as anybody could ask, and
+    knows all that the controller has decided: it need not say so again and again.
+    """
+
+    def __init__(self, timeout_ms: int, local_id: int | None = None) -> None:
         self._timeout_ms = timeout_ms
+        self._local_id = local_id
         self._sessions: dict[int, _Session] = {}
 
     def assume(self, broker_id: int, epoch: int, now_ms: int, shutdown_offset: int | None) -> None:
@@ -63,7 +68,8 @@ class BrokerSessions:
         silent = [
             (session.contact_ms, broker_id)
             for broker_id in broker_ids
-            if (session := self._sessions.get(broker_id)) is not None
+            if broker_id != self._local_id
+            and (session := self._sessions.get(broker_id)) is not None
             and now_ms >= session.contact_ms + self._timeout_ms
         ]
         return [broker_id for _, broker_id in sorted(silent)]
@@ -73,7 +79,7 @@ class BrokerSessions:
         contacts = [
             self._sessions[broker_id].contact_ms
             for broker_id in broker_ids
-            if broker_id in self._sessions
+            if broker_id in self._sessions and broker_id != self._local_id
         ]
         return min(contacts) + self._timeout_ms if contacts else None
 
@@ -90,6 +96,7 @@ class BrokerSessions:
         offsets = (
             other.metadata_offset
             for each in active
-            if each != broker_id and (other := self._sessions.get(each)) is not None
+            if each not in (broker_id, self._local_id)
+            and (other := self._sessions.get(each)) is not None
         )
         return min(offsets, default=shutdown_offset) >= shutdown_offset

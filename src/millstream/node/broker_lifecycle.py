@@ -28,7 +28,7 @@ from millstream.protocol.messages.broker_registration import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from millstream.protocol.message import Message
     from millstream.protocol.messages.broker_heartbeat import BrokerHeartbeatResponse
@@ -82,7 +82,10 @@ class BrokerLifecycleManager:
         *,
         heartbeat_interval_ms: int,
         registration_timeout_ms: int,
+        is_controller_local: Callable[[], bool] = lambda: False,
     ) -> None:
+        """A controller of the same process needs no heartbeats from a broker that is running."""
+        self._is_controller_local = is_controller_local
         self._identity = identity
         self._interval_ms = heartbeat_interval_ms
         self._registration_timeout_ms = registration_timeout_ms
@@ -119,6 +122,11 @@ class BrokerLifecycleManager:
         """The broker can serve clients: ask to be unfenced."""
         self._is_ready = True
         self._hurry(now_ms)
+
+    def report(self, now_ms: int) -> None:
+        """The controller may be another, or think otherwise of this broker: it must hear of it."""
+        if self.state is BrokerState.RUNNING:
+            self._hurry(now_ms)
 
     def directories_failed(self, directories: Iterable[Uuid], now_ms: int) -> None:
         """Tell the controller that replicas in these directories are lost."""
@@ -180,6 +188,8 @@ class BrokerLifecycleManager:
             return
         if self.state is BrokerState.RECOVERY and not response.is_fenced:
             self.state = BrokerState.RUNNING
+        if self.state is BrokerState.RUNNING and not self.is_fenced and self._is_controller_local():
+            return
         is_hasty = self._is_ready and response.is_fenced
         self._wait(now_ms, min(RETRY_MS, self._interval_ms) if is_hasty else self._interval_ms)
 

@@ -20,7 +20,7 @@ from millstream.node.broker_lifecycle import (
     BrokerState,
 )
 from millstream.node.client_telemetry import telemetry_receiver
-from millstream.node.coordinators import BrokerCoordinators, CoordinatorConfigs
+from millstream.node.coordinators import BrokerCoordinators, coordinator_configs
 from millstream.node.dynamic_config import DynamicConfig
 from millstream.node.isr_alterer import ControllerIsrAlterer
 from millstream.node.log_keeper import LogKeeper
@@ -29,7 +29,6 @@ from millstream.node.publishers import (
     ProgressPublisher,
     ReplicaPublisher,
 )
-from millstream.node.share_coordinators import ShareConfigs
 from millstream.protocol.api import ApiKey
 from millstream.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsResponse
 from millstream.protocol.messages.broker_heartbeat import BrokerHeartbeatResponse
@@ -78,8 +77,10 @@ class BrokerServer:
         timers: Timers,
         workers: Workers,
         on_fatal: Callable[[str, Exception], None],
+        is_controller_local: Callable[[], bool],
     ) -> None:
-        """Touches nothing."""
+        """Touches nothing. `is_controller_local`: the active controller is in this process."""
+        self._is_controller_local = is_controller_local
         self._config = config
         self._cluster_id = cluster_id
         self._shared = shared
@@ -129,10 +130,9 @@ class BrokerServer:
     # The parts.
 
     def _make_replicas(self) -> ReplicaManager:
-        node_id = self._config.process.node_id
         return ReplicaManager(
             self._config.replicas,
-            broker_id=node_id,
+            broker_id=self._config.process.node_id,
             store=self.logs,
             cache=self.metadata,
             clock=self._clock,
@@ -140,7 +140,7 @@ class BrokerServer:
             defer=self._sockets.processor.defer,
             arm=self._replicas_alarm.advance,
             alterer=ControllerIsrAlterer(
-                node_id,
+                self._config.process.node_id,
                 self._channel,
                 broker_epoch=lambda: self.broker_epoch,
                 clock=self._clock,
@@ -151,12 +151,7 @@ class BrokerServer:
     def _make_coordinators(self) -> BrokerCoordinators:
         return BrokerCoordinators(
             self._config.process.node_id,
-            CoordinatorConfigs(
-                self._config.groups,
-                self._config.consumer_groups,
-                self._config.transactions,
-                ShareConfigs(self._config.share_groups, self._config.share_states),
-            ),
+            coordinator_configs(self._config),
             given=self._config.given,
             replicas=self.replicas,
             metadata=self.metadata,
@@ -207,7 +202,7 @@ class BrokerServer:
                 ),
                 ReplicaPublisher(node_id, self.replicas, self.logs, self._replica_placed),
                 self.coordinators.publisher,
-                ProgressPublisher(self._metadata_applied),
+                ProgressPublisher(self._metadata_applied, self._controller_changed),
             ]
         )
         now_ms = self._clock.monotonic_ms()
@@ -240,6 +235,7 @@ class BrokerServer:
             ),
             heartbeat_interval_ms=process.heartbeat_interval_ms,
             registration_timeout_ms=process.registration_timeout_ms,
+            is_controller_local=self._is_controller_local,
         )
 
     # Stop.
@@ -324,10 +320,19 @@ class BrokerServer:
 
     def _metadata_applied(self, last_offset: int) -> None:
         if self._lifecycle is not None:
-            self._lifecycle.note_metadata_offset(last_offset, self._clock.monotonic_ms())
+            now_ms = self._clock.monotonic_ms()
+            self._lifecycle.note_metadata_offset(last_offset, now_ms)
+            known = self.metadata.broker(self._config.process.node_id)
+            if known is None or known.is_fenced or known.epoch != self.broker_epoch:
+                self._lifecycle.report(now_ms)
             # After the publication: an answer of the controller must not come in between.
             self._lifecycle_alarm.set(self._lifecycle.next_deadline_ms)
         self._keeper.arm()
+
+    def _controller_changed(self) -> None:
+        if self._lifecycle is not None:
+            self._lifecycle.report(self._clock.monotonic_ms())
+            self._lifecycle_alarm.set(self._lifecycle.next_deadline_ms)
 
     def _context(self, api: ApiKey) -> RequestContext:
         now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.wall_ms()

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from millstream.metadata.cache import KRaftMetadataCache
     from millstream.metadata.delta import MetadataDelta
     from millstream.metadata.image import MetadataImage
+    from millstream.node.config import NodeConfig
     from millstream.network.request import Connection
     from millstream.replica.replica_manager import ReplicaManager
     from millstream.server.ports import ControllerChannel
@@ -53,6 +54,12 @@ class CoordinatorConfigs(NamedTuple):
     consumer_groups: ConsumerGroupConfig
     transactions: TransactionConfig
     shares: ShareConfigs = ShareConfigs()
+
+
+def coordinator_configs(config: NodeConfig) -> CoordinatorConfigs:
+    """What a node's settings say about coordinators."""
+    shares = ShareConfigs(config.share_groups, config.share_states)
+    return CoordinatorConfigs(config.groups, config.consumer_groups, config.transactions, shares)
 
 
 class BrokerCoordinators:

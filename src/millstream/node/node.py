@@ -245,6 +245,7 @@ class Node:
         assert self.shared is not None
         assert self.controller is not None
         assert self.sockets is not None
+        controller = self.controller
         self.broker = BrokerServer(
             self.config,
             cluster_id=self.cluster_id,
@@ -257,6 +258,7 @@ class Node:
             timers=self.timers,
             workers=self._workers,
             on_fatal=self._fatal,
+            is_controller_local=lambda: controller.is_active,
         )
         await self.broker.start(self.advertised)
 

@@ -142,15 +142,21 @@ class ProgressPublisher:
 
     name = "broker lifecycle"
 
-    def __init__(self, on_applied: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        on_applied: Callable[[int], None],
+        on_controller: Callable[[], None] = lambda: None,
+    ) -> None:
         self._on_applied = on_applied
+        self._on_controller = on_controller
 
     def publish(self, delta: MetadataDelta, image: MetadataImage, manifest: LoaderManifest) -> None:
         """Everything up to the image's last offset is true here."""
         self._on_applied(image.provenance.last_offset)
 
     def leader_changed(self, leader: LeaderAndEpoch) -> None:
-        """The channel finds the leader."""
+        """The channel finds the leader; the lifecycle must introduce itself."""
+        self._on_controller()
 
     def close(self) -> None:
         """Nothing to release."""

@@ -42,6 +42,17 @@ def test_sessions_that_were_never_heard_of_expire_but_are_not_valid() -> None:
     assert not sessions.all_have_seen_shutdown_of(3, [])
 
 
+def test_the_broker_of_the_controllers_own_process_needs_no_session() -> None:
+    sessions = BrokerSessions(100, local_id=1)
+    sessions.touch(1, 7, 0, metadata_offset=1)
+    sessions.touch(2, 8, 0, metadata_offset=5)
+    sessions.note_shutdown_offset(2, 5)
+
+    assert sessions.expired([1, 2], 1000) == [2]
+    assert sessions.next_expiry_ms([1]) is None
+    assert sessions.all_have_seen_shutdown_of(2, [1, 2])
+
+
 def test_a_schema_knows_its_resources() -> None:
     assert parse(ClientMetricsConfig, {"metrics": "a,b"}).metrics == ("a", "b")
     with pytest.raises(InvalidRequest, match="99"):

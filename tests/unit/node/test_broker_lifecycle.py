@@ -50,7 +50,9 @@ class Rig:
             ),
             heartbeat_interval_ms=INTERVAL_MS,
             registration_timeout_ms=60_000,
+            is_controller_local=lambda: self.is_controller_local,
         )
+        self.is_controller_local = False
         self.life.start(0)
 
     def take(self) -> object:
@@ -276,3 +278,25 @@ def test_a_controller_that_forgot_the_broker_cannot_keep_it(rig: Rig) -> None:
 
     assert rig.life.state is BrokerState.SHUTTING_DOWN
     assert rig.life.failure is None
+
+
+def test_a_controller_in_the_same_process_needs_no_heartbeats(rig: Rig) -> None:
+    rig.is_controller_local = True
+    rig.run()
+    assert rig.life.next_deadline_ms is None
+
+    rig.is_controller_local = False
+    rig.life.report(rig.now_ms)
+
+    rig.beat()
+    rig.answer(is_fenced=False)
+    assert rig.life.next_deadline_ms == rig.now_ms + INTERVAL_MS
+
+
+def test_a_broker_that_is_not_running_does_not_care_who_the_controller_is(rig: Rig) -> None:
+    rig.register()
+    due_ms = rig.life.next_deadline_ms
+
+    rig.life.report(rig.now_ms + 1)
+
+    assert rig.life.next_deadline_ms == due_ms
