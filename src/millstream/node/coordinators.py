@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from millstream.metadata.cache import KRaftMetadataCache
     from millstream.metadata.delta import MetadataDelta
     from millstream.metadata.image import MetadataImage
-    from millstream.node.config import NodeConfig
     from millstream.network.request import Connection
+    from millstream.node.config import NodeConfig
     from millstream.replica.replica_manager import ReplicaManager
     from millstream.server.ports import ControllerChannel
 
