@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from millstream.coordinator.gathering import gather
-from millstream.coordinator.share.partition import Acknowledgement, AcknowledgeType
+from millstream.coordinator.share.delivery import Acknowledgement, AcknowledgeType
 from millstream.coordinator.share.sessions import SessionKey
 from millstream.coordinator.share.state import ShareKey
 from millstream.errors import InvalidRequest

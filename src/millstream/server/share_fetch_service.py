@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from millstream.coordinator.gathering import gather
-from millstream.coordinator.share.partition import AcquireRequest
+from millstream.coordinator.share.delivery import AcquireRequest
 from millstream.coordinator.share.state import ShareKey
 from millstream.errors import ApiError, OffsetNotAvailable
 from millstream.replica.purgatory import DelayedOperation
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from millstream.clock import Clock
-    from millstream.coordinator.share.partition import Acquired, SharePartition
+    from millstream.coordinator.share.delivery import Acquired
+    from millstream.coordinator.share.partition import SharePartition
     from millstream.coordinator.share.sessions import Place
     from millstream.replica.replica_manager import ReplicaManager
     from millstream.server.share_partitions import SharePartitionManager

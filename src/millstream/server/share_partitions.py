@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from millstream.coordinator.decision import Decision, Moment
 from millstream.coordinator.gathering import gather
-from millstream.coordinator.share.partition import ShareLimits, SharePartition
+from millstream.coordinator.share.delivery import ShareLimits
+from millstream.coordinator.share.partition import SharePartition
 from millstream.coordinator.share.sessions import ShareSessionCache
 from millstream.coordinator.share.state import (
     UNINITIALIZED_OFFSET,
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
     from millstream.clock import Clock
     from millstream.coordinator.group.share.config import ShareGroupSettings
-    from millstream.coordinator.share.partition import Acknowledgement
+    from millstream.coordinator.share.delivery import Acknowledgement
     from millstream.coordinator.share.ports import ShareStateStore
     from millstream.coordinator.share.runs import StateUpdate
     from millstream.coordinator.share.sessions import SessionKey

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from millstream.config.durations import duration_ms
 from millstream.coordinator.group.share.config import EARLIEST, LATEST
-from millstream.coordinator.share.partition import ReadBatches
+from millstream.coordinator.share.delivery import ReadBatches
 from millstream.records import RecordBatch, split_batches
 from millstream.replica.partition_reader import list_offset, readable_end
 from millstream.storage.log_results import LATEST_TIMESTAMP, FetchIsolation
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from millstream.coordinator.group.share.config import ShareGroupSettings
-    from millstream.coordinator.share.partition import Acquired
+    from millstream.coordinator.share.delivery import Acquired
     from millstream.replica.partition import Partition
     from millstream.storage.transaction_index import AbortedTransaction
 

@@ -9,15 +9,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from millstream.coordinator.share.partition import (
+from millstream.coordinator.share.delivery import (
     Acknowledgement,
     AcknowledgeType,
     Acquired,
     AcquireRequest,
     ReadBatches,
     ShareLimits,
-    SharePartition,
 )
+from millstream.coordinator.share.partition import SharePartition
 from millstream.coordinator.share.state import DeliveryState, StateBatch, merged
 
 if TYPE_CHECKING:
