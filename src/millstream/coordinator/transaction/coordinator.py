@@ -151,7 +151,7 @@ class TransactionCoordinator:
         self._runtime.write(
             ended.transactional_id,
             lambda shard, now: shard.markers_written(ended, now),
-            # What could not be written is found again by the next coordinator.
+            # What could not be written the shard tries again, or the next coordinator.
             lambda _: None,
         )
 

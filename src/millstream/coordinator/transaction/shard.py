@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 _RESUME: Final = "resume"
 _EXPIRE_IDS: Final = "expire ids"
+_SEND_ENDS: Final = "send ends"
 
 
 class Missing(Enum):
@@ -88,7 +89,7 @@ class TransactionShard:
         initialization.require_valid_producer(known, expected)
         if known.state is TransactionState.ONGOING:
             answer = ConcurrentTransactions("an open transaction is aborted first; try again")
-            return self._end(ending.fenced(known, now.wall_ms), answer)
+            return self._end(ending.fenced(known, now.wall_ms), answer, now)
         if not initialization.needs_new_id(known, expected):
             new_id = None
         elif new_id is None:
@@ -140,23 +141,46 @@ class TransactionShard:
         else:
             new_id = None
         decided = ending.prepared(known, request, new_id, now.wall_ms)
-        return self._end(decided, ProducerStamp(*decided.producer_after_end))
+        return self._end(decided, ProducerStamp(*decided.producer_after_end), now)
 
     def markers_written(self, ended: EndedTransaction, now: Moment) -> Decision[None]:
         """Every partition knows the end."""
         known = self.transactions.get(ended.transactional_id)
         if known is None or not known.state.is_ending or _stamp(known) != ended.producer:
             return Decision(None)
-        return Decision(None, [self._record(ending.completed(known, now.wall_ms))])
+
+        def on_committed(error: ApiError | None) -> None:
+            if error is not None:
+                self._look_again(now)
+
+        record = self._record(ending.completed(known, now.wall_ms))
+        return Decision(None, [record], on_committed=on_committed)
 
     def _end(
-        self, decided: TransactionMetadata, answer: ProducerStamp | ApiError
+        self, decided: TransactionMetadata, answer: ProducerStamp | ApiError, now: Moment
     ) -> Decision[ProducerAnswer]:
         def on_committed(error: ApiError | None) -> None:
             if error is None:
                 self._markers.send(self._ended(decided))
+            else:
+                # It may be in the log all the same, and be committed later.
+                self._look_again(now)
 
         return Decision(answer, [self._record(decided)], on_committed=on_committed)
+
+    def _look_again(self, now: Moment) -> None:
+        self.timers.set_if_absent(_SEND_ENDS, now.now_ms, self._send_ends)
+
+    def _send_ends(self, now: Moment) -> Decision[None]:
+        """Bring every end that is decided to its partitions, once that is committed."""
+
+        def on_committed(error: ApiError | None) -> None:
+            if error is None:
+                for known in list(self.transactions.values()):
+                    if known.state.is_ending:
+                        self._markers.send(self._ended(known))
+
+        return Decision(None, on_committed=on_committed)
 
     # Time.
 
@@ -176,10 +200,7 @@ class TransactionShard:
                 self._watch(known.transactional_id, now.now_ms + max(left_ms, 0))
         if self.transactions:
             self.timers.set_if_absent(_EXPIRE_IDS, self._next_expiry_ms(now), self._expire_ids)
-        for known in list(self.transactions.values()):
-            if known.state.is_ending:
-                self._markers.send(self._ended(known))
-        return Decision(None)
+        return self._send_ends(now)
 
     def _watch(self, transactional_id: str, deadline_ms: int) -> None:
         self.timers.set(
@@ -190,7 +211,7 @@ class TransactionShard:
         known = self.transactions.get(transactional_id)
         if known is None or known.state is not TransactionState.ONGOING:
             return Decision(None)
-        decision = self._end(ending.fenced(known, now.wall_ms), _stamp(known))
+        decision = self._end(ending.fenced(known, now.wall_ms), _stamp(known), now)
         return Decision(None, decision.records, on_committed=decision.on_committed)
 
     def _expire_ids(self, now: Moment) -> Decision[None]:
