@@ -42,6 +42,7 @@ COMMANDS: Final[Mapping[str, _Place]] = {
     "perf": _Place("perf", "family", _RECORDS),
     "topics": _Place("topics", "family", _CLUSTER),
     "groups": _Place("groups", "family", _CLUSTER),
+    "share-groups": _Place("share_groups", "family", _CLUSTER),
     "transactions": _Place("transactions", "family", _CLUSTER),
     "configs": _Place("configs", "family", _CLUSTER),
     "cluster": _Place("cluster", "family", _CLUSTER),

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 _LEAVE: Final = "stop its consumers first; one that died is given up after its session timeout"
 
+_OPTIONAL: Final = frozenset({"instance", "rack", "epoch", "target", "client", "host", "member"})
+
 
 def choose_states(wanted: Iterable[str]) -> list[str]:
     """States as Kafka writes them, from any case; UsageFault for one that nobody knows."""
@@ -127,6 +129,8 @@ def show_groups(
     for index, (facts, rows) in enumerate(described):
         note("", as_json=index == 0)  # An empty line between two.
         shown = {key: value for key, value in facts.items() if key != "coordinator_address"}
+        if facts["type"] != GroupType.CLASSIC:
+            del shown["protocol_type"]  # They have no choice.
         if address := facts.get("coordinator_address"):
             shown["coordinator"] = f"{shown['coordinator']} ({address})"
         show_facts({key: value for key, value in shown.items() if value is not None}, as_json=False)
@@ -209,6 +213,15 @@ def delete_chosen(
     return [{"group": each, "deleted": each in there} for each in wanted]
 
 
+def show_deleted(rows: Iterable[Mapping[str, Any]], *, as_json: bool) -> None:
+    """What became of groups that were to be deleted."""
+    if as_json:
+        show_json(rows)
+        return
+    for row in rows:
+        note(f"{row['group']}: {'deleted' if row['deleted'] else 'was not there'}", as_json=False)
+
+
 def _member_row(member: MemberView) -> dict[str, Any]:
     return {
         "member": member.member_id,
@@ -246,9 +259,9 @@ def _spans(numbers: Sequence[int]) -> Iterator[str]:
 
 
 def _filled(columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """The columns in which any row has something."""
+    """The columns without those that are of interest only if a row has something there."""
     return {
         key: heading
         for key, heading in columns.items()
-        if any(row.get(key) is not None for row in rows)
+        if key not in _OPTIONAL or any(row.get(key) is not None for row in rows)
     }

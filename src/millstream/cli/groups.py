@@ -20,6 +20,7 @@ from millstream.cli.group_text import (
     has_members,
     partition_rows,
     require_no_members,
+    show_deleted,
     show_groups,
     show_listed,
     show_members,
@@ -242,11 +243,7 @@ def delete(
     """
     with open_session(bootstrap_server, timeout) as session:
         rows = delete_chosen(session, groups, CONSUMER_TYPES, if_exists=if_exists)
-    if as_json:
-        show_json(rows)
-    for row in rows:
-        done = "deleted" if row["deleted"] else "was not there"
-        note(f"{row['group']}: {done}", as_json=as_json)
+    show_deleted(rows, as_json=as_json)
 
 
 @family.command("delete-offsets")

@@ -28,9 +28,18 @@ def complete_groups(context: typer.Context, incomplete: str) -> Iterator[str]:
     yield from _complete(
         context,
         incomplete,
-        lambda session: [
-            each.group_id for each in list_groups(session) if each.type in CONSUMER_TYPES
-        ],
+        lambda session: [each.group_id for each in list_groups(session, (), CONSUMER_TYPES)],
+    )
+
+
+def complete_share_groups(context: typer.Context, incomplete: str) -> Iterator[str]:
+    """Likewise, ids of share groups."""
+    from millstream.cli.group_view import GroupType, list_groups
+
+    yield from _complete(
+        context,
+        incomplete,
+        lambda session: [each.group_id for each in list_groups(session, (), (GroupType.SHARE,))],
     )
 
 

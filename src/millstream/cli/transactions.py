@@ -209,9 +209,9 @@ def find_hanging_transactions(
         found = find_hanging(session, _search_places(session, broker, topic), max_timeout_ms)
         now_ms = session.clock.wall_ms()
     rows = [
-        _producer_row(each.producer)
+        {"topic": each.producer.place.topic}
+        | _producer_row(each.producer)
         | {
-            "topic": each.producer.place.topic,
             "transactional_id": each.transactional_id,
             "idle_ms": None if each.producer.last_ms is None else now_ms - each.producer.last_ms,
             "reason": each.reason,
@@ -275,7 +275,7 @@ def abort(
         # It may have ended since.
         write_abort_marker(session, _open_producer(session, place, start_offset, producer_id))
     if as_json:
-        show_json(_producer_row(producer) | {"topic": topic, "aborted": True})
+        show_json({"topic": topic} | _producer_row(producer) | {"aborted": True})
     note(
         f"{place}: aborted the transaction of producer {producer.producer_id} from offset "
         f"{producer.start_offset} on",

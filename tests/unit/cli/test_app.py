@@ -34,7 +34,7 @@ def test_every_command_has_help(name: str, capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ("millstream s", {"server", "storage"}),
+        ("millstream s", {"server", "share-groups", "storage"}),
         ("millstream server st", {"start", "stop", "status"}),
         ("millstream server stop --t", {"--timeout"}),
         ("millstream consume --fr", {"--from-beginning", "--from-end", "--from-time"}),
