@@ -126,10 +126,10 @@ class ProcessConfig:
     )
     client_telemetry: str = key(
         "millstream.client.telemetry",
-        LOG,
-        one_of(LOG, NONE),
-        "Where the metrics go that clients push: to the log; or nowhere, and clients are not "
-        "asked for any.",
+        NONE,
+        one_of(NONE, LOG),
+        "Where the metrics go that clients push: nowhere, and clients are not told that they "
+        "could; or to the log.",
     )
     log_format: str = key(
         "millstream.log.format",

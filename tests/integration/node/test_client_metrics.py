@@ -30,7 +30,9 @@ def listed_keys(client: Client) -> set[int]:
 
 
 def test_a_client_pushes_what_a_subscription_asks_for(tmp_path: Path) -> None:
-    with running(tmp_path, "--set", "millstream.log.format=json") as node:
+    settings = ("millstream.client.telemetry=log", "millstream.log.format=json")
+    arguments = [part for each in settings for part in ("--set", each)]
+    with running(tmp_path, *arguments) as node:
         address = node.until_ready()
         with Client(address) as client:
             assert {GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY} <= listed_keys(client)
@@ -72,7 +74,6 @@ def _pushed_values(node: Any, *producers: Any) -> list[dict[str, Any]]:
     raise AssertionError("nothing was pushed")
 
 
-def test_without_a_receiver_clients_are_not_told_of_metrics(tmp_path: Path) -> None:
-    hidden = ("--set", "millstream.client.telemetry=none")
-    with running(tmp_path, *hidden) as node, Client(node.until_ready()) as client:
+def test_by_default_clients_are_not_told_of_metrics(tmp_path: Path) -> None:
+    with running(tmp_path) as node, Client(node.until_ready()) as client:
         assert not {GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY} & listed_keys(client)
