@@ -1,9 +1,9 @@
 """Where the metrics go that clients push (KIP-714): to the log, one line for each push.
 
-`BrokerServer` gives a receiver to the handlers if `millstream.client.telemetry` is `log`. By default
-it is `none`, and clients are not told that they could push: some write a line of their own as soon
-as they could. Nothing is asked of clients before somebody makes a `client-metrics` subscription. In
-a JSON log the values are fields of their own.
+`BrokerServer` gives a receiver to the handlers if `millstream.client.telemetry` is `log`. Without
+one, as by default, clients are not told that they could push: some write a line at once when they
+are. Nothing is asked of clients before somebody makes a `client-metrics` subscription. In a JSON
+log the values are fields of their own.
 """
 
 from __future__ import annotations
