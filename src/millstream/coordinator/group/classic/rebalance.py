@@ -159,6 +159,8 @@ class Rebalancer:
         self, group: ClassicGroup, delay_ms: int, remaining_ms: int, now: Moment
     ) -> Decision[None]:
         """The first rebalance ends when for a while nobody new came, or at the latest."""
+        if group.state is not ClassicState.PREPARING_REBALANCE:
+            return Decision(None)
         if group.has_new_member and remaining_ms:
             again_ms = min(self._config.group_initial_rebalance_delay_ms, remaining_ms)
             self._put_off_first(group, again_ms, max(remaining_ms - delay_ms, 0), now.now_ms)
@@ -170,6 +172,9 @@ class Rebalancer:
         self._timers.set((group, JOIN), deadline_ms, partial(self._end_joining, group))
 
     def _end_joining(self, group: ClassicGroup, now: Moment) -> Decision[None]:
+        """Once: it comes again if records before it are not committed in time."""
+        if group.state is not ClassicState.PREPARING_REBALANCE:
+            return Decision(None)
         return self._answers.decision(None, self.complete(group, now))
 
     def complete(self, group: ClassicGroup, now: Moment) -> Records:

@@ -86,6 +86,9 @@ class ClassicMembers:
                 JoinGroupResponse(member_id=member_id, error_code=MemberIdRequired.code)
             )
         said = _said(request)
+        if known is None and request.member_id and said.owned_partitions:
+            # It was a member: what it had is somebody else's by now, and it must learn that.
+            raise UnknownMemberId(f"{group.group_id} has no member {member_id}")
         plan = GroupPlan(group, self._topics)
         has = by_id(((each.topic, each.partitions) for each in said.owned_partitions), self._topics)
         asked = _asked(said, request, caller)

@@ -13,6 +13,7 @@ from millstream.errors import (
     InvalidSessionTimeout,
     MemberIdRequired,
     RebalanceInProgress,
+    RequestTimedOut,
     UnknownMemberId,
 )
 from tests.unit.coordinator.group.members import SESSION_MS, Member, stable
@@ -337,3 +338,18 @@ def test_during_a_rebalance_only_so_many_may_wait() -> None:
 
     assert error_of(second.ask_to_join()) is GroupMaxSizeReached
     assert first.ask_to_join() == []
+
+
+# Late records.
+
+
+def test_a_rebalance_ends_once_even_if_records_before_it_are_late(world: World) -> None:
+    world.store.holds_commits = True
+    member = Member(world, "a", version=3)
+    member.ask_to_join()
+    world.store.commit(RequestTimedOut())
+
+    world.pass_ms(10_000)
+
+    assert world.classic().state_name == "CompletingRebalance"
+    assert len(world.classic().members) == 1

@@ -155,6 +155,17 @@ def test_who_joins_and_does_not_sync_in_time_is_fenced() -> None:
     assert answer is UnknownMemberId
 
 
+def test_who_was_fenced_and_still_has_partitions_learns_that_it_lost_them() -> None:
+    world = World()
+    one, two = mixed(world, CooperativeMover)
+    world.pass_ms(9_000)
+    run(world, one)
+    assert one.owned == ALL
+    assert error_of(two.ask_to_join()) is UnknownMemberId
+    two.owned = set()
+    assert error_of(two.ask_to_join()) is None, "with nothing in hand it is welcome"
+
+
 def test_classic_members_leave() -> None:
     world = World()
     one, two = mixed(world)
