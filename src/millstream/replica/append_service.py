@@ -218,6 +218,21 @@ class AppendService:
         # The generated constructor costs three times as much.
         return tuple.__new__(AppendResult, (None, base_offset, -1, partition.log.log_start_offset))
 
+    def append_own(self, partition: Partition, records: bytearray) -> int | None:
+        """The short way of a batch that a coordinator built, not compressed and with keys.
+
+        Its offset, and then it is committed; None if `append` is needed, nothing was done.
+        """
+        try:
+            offset = partition.append_alone(records, self._clock.wall_ms(), is_own=True)
+        except Exception as error:
+            failure = self._failure(error, partition).error
+            assert failure is not None
+            raise failure from error
+        if offset is not None:
+            self._notifier.changed(partition)
+        return offset
+
     def _success(self, partition: Partition, info: AppendInfo) -> AppendResult:
         self._notifier.changed(partition)
         if info.wants_flush or partition.waits_for_disk:

@@ -283,14 +283,17 @@ class Partition:
             self.advance_high_watermark(now_ms)
         return info
 
-    def append_alone(self, records: ReadableBuffer, wall_ms: int) -> int | None:
+    def append_alone(
+        self, records: ReadableBuffer, wall_ms: int, *, is_own: bool = False
+    ) -> int | None:
         """The short way where no replica and no disk is waited for: the batch's offset.
 
-        None if it has to go through `append_as_leader`, and then nothing has changed.
+        None if it has to go through `append_as_leader`, and then nothing has changed. `is_own` says
+        that this broker built the batch, not compressed and with keys.
         """
         if not self.is_leader or self._followers or self.waits_for_disk or self.is_under_min_isr:
             return None
-        return self.log.append_committed(records, self.leader_epoch, wall_ms)
+        return self.log.append_committed(records, self.leader_epoch, wall_ms, is_own=is_own)
 
     def commit_error(self) -> ApiError | None:
         """What `acks=-1` must be told although its records are committed."""

@@ -82,9 +82,12 @@ class PartitionLog(Protocol):
         ...
 
     def append_committed(
-        self, records: ReadableBuffer, leader_epoch: int, now_ms: int
+        self, records: ReadableBuffer, leader_epoch: int, now_ms: int, *, is_own: bool = False
     ) -> int | None:
-        """The short way for an ordinary batch and a leader without followers; None if it is not."""
+        """The short way for an ordinary batch and a leader without followers; None if it is not.
+
+        `is_own` says that this broker built the batch, not compressed and with keys.
+        """
         ...
 
     def begin_epoch(self, leader_epoch: int) -> None:

@@ -95,6 +95,8 @@ class ReplicaManager:
         It serves ordinary batches where nobody has to be waited for; for the others it gives None
         and has done nothing, and `append` takes them.
         """
+        self.append_own = self._appends.append_own
+        """The same for a batch that a coordinator has built."""
         self._fetches = FetchService(
             self._table,
             self._purgatory,

@@ -1,4 +1,4 @@
-"""The short way into a log: one ordinary batch of a client, checked, numbered, written.
+"""The short way into a log: one ordinary batch, checked, numbered, written.
 
 `UnifiedLog` tries it first. Nearly every append of a producer is of this kind; whatever is not (a
 transaction, a new epoch, a segment to roll, a topic that looks into batches, and everything that
@@ -29,7 +29,14 @@ _FUTURE_MAX_MS: Final = 1 << 62
 class ExpressLane:
     """Appends what needs no second look."""
 
-    __slots__ = ("_epochs", "_future_max_ms", "_local", "_producers", "_size_max")
+    __slots__ = (
+        "_epochs",
+        "_future_max_ms",
+        "_local",
+        "_own_size_max",
+        "_producers",
+        "_size_max",
+    )
 
     def __init__(
         self, local: LocalLog, producers: ProducerStateManager, epochs: LeaderEpochCache
@@ -42,16 +49,23 @@ class ExpressLane:
     def update_config(self, config: LogConfig) -> None:
         """Take new settings; some close the lane."""
         self._future_max_ms = min(config.message_timestamp_after_max_ms, _FUTURE_MAX_MS)
-        self._size_max = (
-            min(config.max_message_bytes, config.segment_size_max) if _is_plain(config) else 0
-        )
+        size_max = min(config.max_message_bytes, config.segment_size_max)
+        self._own_size_max = size_max if _takes_own(config) else 0
+        self._size_max = size_max if _takes_all(config) else 0
 
-    def append(self, records: ReadableBuffer, leader_epoch: int, now_ms: int) -> int | None:
-        """The batch's offset, or None if it has to go the long way; then nothing has changed."""
+    def append(
+        self, records: ReadableBuffer, leader_epoch: int, now_ms: int, *, is_own: bool = False
+    ) -> int | None:
+        """The batch's offset, or None if it has to go the long way; then nothing has changed.
+
+        `is_own` says that this broker built the batch: not compressed, and with a key for each
+        record, which others are not believed without a look.
+        """
         epochs = self._epochs
         if epochs.is_dirty or epochs.latest_epoch != leader_epoch:
             return None
-        batch = inspect_client_batch(records, self._size_max, now_ms + self._future_max_ms)
+        size_max = self._own_size_max if is_own else self._size_max
+        batch = inspect_client_batch(records, size_max, now_ms + self._future_max_ms)
         if batch is None:
             return None
         last_offset_delta, max_timestamp, producer_id, producer_epoch, base_sequence = batch
@@ -80,13 +94,17 @@ class ExpressLane:
         return base_offset
 
 
-def _is_plain(config: LogConfig) -> bool:
-    """Whether a topic takes batches as they are, and is never synced by itself."""
+def _takes_all(config: LogConfig) -> bool:
+    """Whether a topic takes the batches of clients as they are."""
+    return _takes_own(config) and config.compression_type == "producer" and not config.is_compacted
+
+
+def _takes_own(config: LogConfig) -> bool:
+    """Whether a topic takes this broker's batches as they are, and is never synced by itself."""
     return (
-        config.compression_type == "producer"
+        config.compression_type in ("producer", "uncompressed")
         and config.message_timestamp_type == "CreateTime"
         and config.message_timestamp_before_max_ms == INT64_MAX
         and config.flush_messages == INT64_MAX
         and config.flush_ms == INT64_MAX
-        and not config.is_compacted
     )

@@ -92,15 +92,16 @@ class UnifiedLog(LogBounds):
         )
 
     def append_committed(
-        self, records: ReadableBuffer, leader_epoch: int, now_ms: int
+        self, records: ReadableBuffer, leader_epoch: int, now_ms: int, *, is_own: bool = False
     ) -> int | None:
         """The short way for a leader without followers: one ordinary batch, committed at once.
 
         Its offset; None if it has to be given to `append_as_leader`, and then nothing has changed.
+        `is_own` says that this broker built the batch, not compressed and with keys.
         """
         if self._is_closed:
             return None
-        base_offset = self._lane.append(records, leader_epoch, now_ms)
+        base_offset = self._lane.append(records, leader_epoch, now_ms, is_own=is_own)
         if base_offset is not None:
             self._high_watermark = end_offset = self._local.log_end_offset
             self.producers.on_high_watermark(end_offset)

@@ -128,12 +128,13 @@ def test_the_first_record_of_an_epoch_takes_the_long_way_which_notes_it(world: W
     assert append_one(world) is not None
 
 
-def test_a_disk_that_fails_is_the_answer_and_the_batch_has_never_been(world: World) -> None:
-    def is_full(operation: str, path: str, size: int) -> None:
-        if operation == "write" and path.endswith(".log"):
-            raise OSError(errno.ENOSPC, "no space left", path)
+def _fill_disk(operation: str, path: str, size: int) -> None:
+    if operation == "write" and path.endswith(".log"):
+        raise OSError(errno.ENOSPC, "no space left", path)
 
-    world.filesystem.before_operation = is_full
+
+def test_a_disk_that_fails_is_the_answer_and_the_batch_has_never_been(world: World) -> None:
+    world.filesystem.before_operation = _fill_disk
     refused = append_one(world)
     world.filesystem.before_operation = None
 
@@ -143,3 +144,43 @@ def test_a_disk_that_fails_is_the_answer_and_the_batch_has_never_been(world: Wor
     accepted = append_one(world)
     assert accepted is not None
     assert accepted.base_offset == 1
+
+
+# What a coordinator has built.
+
+
+def append_own(world: World) -> int | None:
+    data = bytearray(batch_bytes())
+    offset = world.manager.append_own(world.partition(), data)
+    if offset is None:
+        assert data == batch_bytes(), "what is declined is not touched"
+    return offset
+
+
+@pytest.mark.parametrize("codec", ["producer", "uncompressed"])
+def test_a_coordinators_batch_is_taken_by_its_compacted_topic_and_committed(
+    world: World, codec: str
+) -> None:
+    world.configure("t", LogConfig(cleanup_policy=("compact",), compression_type=codec))
+    waiting = world.fetch(target(1), max_wait_ms=500, min_bytes=1)
+
+    assert append_own(world) == 1
+
+    assert world.partition().log.high_watermark == 2
+    world.settle_wakes()
+    assert sizes(waiting.value) == [len(batch_bytes())]
+
+
+def test_a_coordinators_batch_that_must_be_waited_for_takes_the_long_way(world: World) -> None:
+    world.configure("t", LogConfig(durability="disk"))
+
+    assert append_own(world) is None
+
+
+def test_a_coordinator_is_told_of_a_disk_that_fails(world: World) -> None:
+    world.filesystem.before_operation = _fill_disk
+
+    with pytest.raises(KafkaStorageError):
+        append_own(world)
+
+    assert world.partition().log.log_end_offset == 1
