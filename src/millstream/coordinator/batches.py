@@ -16,7 +16,7 @@ from millstream.records import (
 from millstream.records.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from millstream.coordinator.decision import CoordinatorRecord
     from millstream.coordinator.ports import CoordinatorShard
@@ -34,13 +34,28 @@ def encode_batches(
     wall_ms: int,
     stamp: ProducerStamp | None,
     size_max: int | None,
-) -> Iterator[tuple[bytearray, Sequence[CoordinatorRecord]]]:
+) -> Iterable[tuple[bytearray, Sequence[CoordinatorRecord]]]:
     """Batches with the records that are in each; a single one if `size_max` is None."""
+    if size_max is not None:
+        return _split(codec, records, wall_ms, stamp, size_max)
+    builder = RecordBatchBuilder(1024)
+    for record in records:
+        builder.append(wall_ms, *codec.encode(*record))
+    return ((_build(builder, stamp), records),)
+
+
+def _split(
+    codec: CoordinatorRecords,
+    records: Sequence[CoordinatorRecord],
+    wall_ms: int,
+    stamp: ProducerStamp | None,
+    size_max: int,
+) -> Iterator[tuple[bytearray, Sequence[CoordinatorRecord]]]:
     builder, size, first = RecordBatchBuilder(1024), _BATCH_OVERHEAD, 0
     for place, record in enumerate(records):
         key, value = codec.encode(record.key, record.value, record.version)
         size += len(key) + (0 if value is None else len(value)) + _RECORD_OVERHEAD
-        if size_max is not None and size > size_max and place > first:
+        if size > size_max and place > first:
             yield _build(builder, stamp), records[first:place]
             builder, size, first = RecordBatchBuilder(1024), _BATCH_OVERHEAD, place
         builder.append(wall_ms, key, value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
@@ -47,8 +46,7 @@ class CoordinatorRecord(NamedTuple):
     """The version of the value."""
 
 
-@dataclass(frozen=True, slots=True)
-class Decision(Generic[T]):
+class Decision(NamedTuple, Generic[T]):
     """What a state machine has decided."""
 
     response: T

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 _INT32_BITS = 32
 
 
@@ -14,6 +16,7 @@ def java_hash(text: str) -> int:
     return result - (1 << _INT32_BITS) if result >> (_INT32_BITS - 1) else result
 
 
+@lru_cache(maxsize=8192)  # The same clients come again and again, and the hash is slow.
 def partition_for(key: str, partition_count: int) -> int:
     """The partition that a group, a transactional id or a share partition belongs to."""
     hashed = java_hash(key)

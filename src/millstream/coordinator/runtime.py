@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
 
     from millstream.clock import Clock
-    from millstream.coordinator.decision import ProducerStamp
+    from millstream.coordinator.decision import CoordinatorRecord, ProducerStamp
     from millstream.coordinator.ports import PartitionStore
     from millstream.coordinator.timers import TimerAction
     from millstream.protocol.records_framing import CoordinatorRecords
@@ -259,21 +259,23 @@ class CoordinatorRuntime(Generic[S]):
         try:
             self._record(context, decision, stamp, now.wall_ms)
         except ApiError as error:
-            mapped = coordinator_error(error)
-            if decision.on_committed is not None:
-                decision.on_committed(mapped)
-                self._arm_for(context)
-            done(mapped)
+            self._complete(context, decision, done, coordinator_error(error))
             return
-
-        def committed(error: ApiError | None) -> None:
-            if decision.on_committed is not None:
-                decision.on_committed(error)
-                self._arm_for(context)
-            done(decision.response if error is None else error)
-
-        self._when_committed(context, committed)
+        self._when_committed(context, partial(self._complete, context, decision, done))
         self._arm_for(context)
+
+    def _complete(
+        self,
+        context: ShardContext[S],
+        decision: Decision[T],
+        done: Callable[[T | ApiError], None],
+        error: ApiError | None,
+    ) -> None:
+        """A decision is committed, or cannot be."""
+        if decision.on_committed is not None:
+            decision.on_committed(error)
+            self._arm_for(context)
+        done(decision.response if error is None else error)
 
     def _record(
         self,
@@ -283,27 +285,32 @@ class CoordinatorRuntime(Generic[S]):
         wall_ms: int,
     ) -> None:
         """Write and replay the records of a decision; raises if nothing of them was written."""
-        if not decision.records:
+        records = decision.records
+        if not records:
             return
-        size_max = None
-        if not decision.is_atomic:
-            size_max = self._store.batch_size_max(context.partition)
-        for batch, records in encode_batches(
-            self._codec, decision.records, wall_ms, stamp, size_max
-        ):
+        size_max = None if decision.is_atomic else self._store.batch_size_max(context.partition)
+        for batch, part in encode_batches(self._codec, records, wall_ms, stamp, size_max):
             self._append(context, batch)
-            if not decision.is_replayed:
-                continue
-            try:
-                for record in records:
-                    context.shard.replay(record.key, record.value, stamp)
-            except Exception as error:
-                _logger.exception("%s-%s: a record does not fit", self._topic, context.partition)
-                # The log is right and the state is not: begin again from the log.
-                self._fail(context, CoordinatorNotAvailable("the state is loaded anew"))
-                self._contexts.pop(context.partition, None)
-                self.elected(context.partition, context.epoch)
-                raise CoordinatorNotAvailable("the state is loaded anew") from error
+            if decision.is_replayed:
+                self._replay(context, part, stamp)
+
+    def _replay(
+        self,
+        context: ShardContext[S],
+        records: Iterable[CoordinatorRecord],
+        stamp: ProducerStamp | None,
+    ) -> None:
+        replay = context.shard.replay
+        try:
+            for key, value, _ in records:
+                replay(key, value, stamp)
+        except Exception as error:
+            _logger.exception("%s-%s: a record does not fit", self._topic, context.partition)
+            # The log is right and the state is not: begin again from the log.
+            self._fail(context, CoordinatorNotAvailable("the state is loaded anew"))
+            self._contexts.pop(context.partition, None)
+            self.elected(context.partition, context.epoch)
+            raise CoordinatorNotAvailable("the state is loaded anew") from error
 
     def _append(
         self, context: ShardContext[S], batch: bytearray, transaction_version: int = 2
@@ -324,6 +331,7 @@ class CoordinatorRuntime(Generic[S]):
         )
         end_offset = context.end_offset = appended.end_offset
         if appended.is_committed:
+            context.safe_offset = end_offset
             context.committed(end_offset, None)
         else:
             context.inflight_count += 1
@@ -331,7 +339,11 @@ class CoordinatorRuntime(Generic[S]):
     def _when_committed(
         self, context: ShardContext[S], complete: Callable[[ApiError | None], None]
     ) -> None:
-        if self._store.is_committed(context.partition, context.end_offset):
+        end_offset = context.end_offset
+        if end_offset == context.safe_offset:
+            complete(None)
+        elif self._store.is_committed(context.partition, end_offset):
+            context.safe_offset = end_offset
             complete(None)
         elif context.inflight_count:
             context.wait(complete)

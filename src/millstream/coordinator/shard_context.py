@@ -29,7 +29,16 @@ class ShardState(Enum):
 class ShardContext(Generic[S]):
     """A partition, its state machine, and what waits for its records to be committed."""
 
-    __slots__ = ("_waiting", "end_offset", "epoch", "inflight_count", "partition", "shard", "state")
+    __slots__ = (
+        "_waiting",
+        "end_offset",
+        "epoch",
+        "inflight_count",
+        "partition",
+        "safe_offset",
+        "shard",
+        "state",
+    )
 
     def __init__(self, partition: int, epoch: int, shard: S) -> None:
         self.partition = partition
@@ -39,6 +48,8 @@ class ShardContext(Generic[S]):
         self.state = ShardState.LOADING
         self.end_offset = 0
         """The offset after the last record that is replayed into the shard."""
+        self.safe_offset = -1
+        """An offset before which everything was found to be committed."""
         self.inflight_count = 0
         """Writes that are in the log and not committed; each will say when they are."""
         self._waiting: deque[tuple[int, Callable[[ApiError | None], None]]] = deque()

@@ -17,7 +17,7 @@ from millstream.protocol.source import SourceWriter, StructCache
 from millstream.types import Uuid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Sequence
 
     from millstream.protocol.message import Message, Struct, UnknownTags
     from millstream.protocol.notation import Field
@@ -41,9 +41,13 @@ def encode_string_length(length: int) -> bytes:
 
 
 def encode_tags(
-    known: Iterable[tuple[int, bytes]], unknown: UnknownTags, reserved: frozenset[int]
+    known: Sequence[tuple[int, bytes]], unknown: UnknownTags, reserved: frozenset[int]
 ) -> bytes:
     """A tagged section from the known and the unknown tags, in ascending order."""
+    if not unknown and len(known) == 1:
+        ((tag, data),) = known
+        if tag < len(ONE_BYTE) and len(data) < len(ONE_BYTE):
+            return ONE_BYTE[1] + ONE_BYTE[tag] + ONE_BYTE[len(data)] + data
     tags = sorted([*known, *unknown])
     numbers = [tag for tag, _ in tags]
     if len(set(numbers)) != len(numbers) or any(tag in reserved for tag, _ in unknown):
