@@ -1,4 +1,4 @@
-"""One JVM for all tests with Apache Kafka's tools, and a broker of ours for each module."""
+"""A JVM with Apache Kafka's tools and a broker of ours, for each module."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import pytest
 
 from tests.integration.node.harness import running
 from tests.interop.java_client import require_broker_jars
-from tests.interop.tools import Cluster, JavaTools
+from tests.interop.tools import Cluster, JavaTools, compile_programs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 # What waits in a broker for minutes or hours is to happen while a test looks on.
 SETTINGS = {
@@ -25,10 +26,20 @@ SETTINGS = {
 
 
 @pytest.fixture(scope="session")
-def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaTools]:
-    """Apache Kafka's tools and client."""
+def java_classes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The jars, and our own programs compiled."""
     scratch = tmp_path_factory.mktemp("java")
-    tools = JavaTools(require_broker_jars(scratch), scratch)
+    jars = require_broker_jars(scratch)
+    return jars, compile_programs(jars, scratch)
+
+
+@pytest.fixture(scope="module")
+def java(java_classes: tuple[Path, Path]) -> Iterator[JavaTools]:
+    """Apache Kafka's tools and client.
+
+    No longer than the broker: a tool that fails leaves a client behind, which looks for its broker.
+    """
+    tools = JavaTools(*java_classes)
     yield tools
     tools.close()
 

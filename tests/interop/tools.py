@@ -57,16 +57,21 @@ class Ran(NamedTuple):
     err: str
 
 
+def compile_programs(jars: Path, scratch: Path) -> Path:
+    """The directory with the classes of our own programs."""
+    classes = scratch / "classes"
+    subprocess.run(
+        ["javac", "-cp", f"{jars}/*", "-d", str(classes), *map(str, _SOURCES)],
+        timeout=COMPILE_SECONDS_MAX,
+        check=True,
+    )
+    return classes
+
+
 class JavaTools:
     """A JVM that runs one command after the other. It ends with `close`."""
 
-    def __init__(self, jars: Path, scratch: Path) -> None:
-        classes = scratch / "classes"
-        subprocess.run(
-            ["javac", "-cp", f"{jars}/*", "-d", str(classes), *map(str, _SOURCES)],
-            timeout=COMPILE_SECONDS_MAX,
-            check=True,
-        )
+    def __init__(self, jars: Path, classes: Path) -> None:
         self._process = subprocess.Popen(
             [
                 "java",
