@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 from millstream.coordinator.batches import replay_batch
 from millstream.coordinator.ports import CoordinatorShard
 from millstream.coordinator.shard_context import ShardContext, ShardState
-from millstream.errors import MillstreamError
+from millstream.errors import CorruptMessage, MillstreamError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +30,8 @@ S = TypeVar("S", bound=CoordinatorShard)
 
 LOAD_STEP_BYTES: Final = 128 << 10
 """How much of a log is replayed before others get their turn."""
+PROGRESS_MS: Final = 5_000
+"""How often a long load says how far it is."""
 
 
 class ShardLoader(Generic[S]):
@@ -48,6 +50,7 @@ class ShardLoader(Generic[S]):
         self._store = store
         self._clock = clock
         self._defer = defer
+        self._next_report_ms = 0
 
     def load(self, context: ShardContext[S], done: Loaded) -> None:
         """Replay all that is in the log by now; `done` gets None, or why it cannot be.
@@ -75,7 +78,12 @@ class ShardLoader(Generic[S]):
         except MillstreamError as error:
             done(error)
             return
+        except Exception as error:
+            _logger.exception("%s-%s cannot be replayed", self._topic, context.partition)
+            done(CorruptMessage(f"a record from offset {offset} on does not fit: {error!r}"))
+            return
         if data and next_offset < context.end_offset:
+            self._report(context, next_offset)
             self._defer(lambda: self._step(context, next_offset, began_ms, done))
             return
         _logger.info(
@@ -86,3 +94,16 @@ class ShardLoader(Generic[S]):
             self._clock.monotonic_ms() - began_ms,
         )
         done(None)
+
+    def _report(self, context: ShardContext[S], offset: int) -> None:
+        now_ms = self._clock.monotonic_ms()
+        if now_ms >= self._next_report_ms:
+            if self._next_report_ms:
+                _logger.info(
+                    "%s-%s is being loaded: offset %s of %s",
+                    self._topic,
+                    context.partition,
+                    offset,
+                    context.end_offset,
+                )
+            self._next_report_ms = now_ms + PROGRESS_MS

@@ -71,6 +71,8 @@ class World:
         self.deferred: deque[Callable[[], None]] = deque()
         self.armed: list[int] = []
         self.shards: list[Counts] = []
+        self.breaks_on: int | None = None
+        """A number that the next shards cannot replay."""
         self.partition_count: int | None = 1
         self.runtime = CoordinatorRuntime(
             "__numbers",
@@ -88,6 +90,7 @@ class World:
 
     def _make(self, partition: int, epoch: int) -> Counts:
         self.shards.append(Counts())
+        self.shards[-1].breaks_on = self.breaks_on
         return self.shards[-1]
 
     @property

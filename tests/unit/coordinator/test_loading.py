@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from millstream.coordinator.decision import Decision, ProducerStamp
+from millstream.coordinator.loading import PROGRESS_MS
 from millstream.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
@@ -14,6 +16,8 @@ from millstream.errors import (
 from tests.unit.coordinator.counting import World, only_error, put, record
 
 if TYPE_CHECKING:
+    import pytest
+
     from millstream.errors import ApiError
 
 
@@ -111,3 +115,26 @@ def test_loading_stops_when_the_leadership_does() -> None:
     world.runtime.resigned(0)
     world.settle()
     assert world.shard.loaded_at is None
+
+
+def test_a_long_load_says_how_far_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "millstream.coordinator")
+    world = World()
+    for number in range(4000):
+        world.write(put(f"name-{number}", number))
+    world.runtime.elected(0, 2)
+    while world.deferred:
+        world.deferred.popleft()()
+        world.clock.advance(PROGRESS_MS)
+    assert "is being loaded: offset" in caplog.text
+    assert world.runtime.active_partitions == [0]
+
+
+def test_a_record_that_cannot_be_replayed_is_not_served(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    world.write(put("a", 1))
+    world.breaks_on = 1
+    world.runtime.elected(0, 2)
+    world.settle()
+    assert only_error(world.read("a")) is CoordinatorNotAvailable
+    assert "cannot be replayed" in caplog.text
