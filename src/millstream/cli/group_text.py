@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 _LEAVE: Final = "stop its consumers first; one that died is given up after its session timeout"
 
+_SHORT_ID_MAX: Final = 24
+_SHORT_ID_TAIL: Final = 12
 _OPTIONAL: Final = frozenset({"instance", "rack", "epoch", "target", "client", "host", "member"})
 
 
@@ -135,6 +138,8 @@ def show_groups(
             shown["coordinator"] = f"{shown['coordinator']} ({address})"
         show_facts({key: value for key, value in shown.items() if value is not None}, as_json=False)
         if rows:
+            if sys.stdout.isatty():
+                rows = [row | {"member": _short(row.get("member"))} for row in rows]
             show_rows(rows, _filled(columns, rows), as_json=False)
         else:
             note("no offsets, and nothing assigned", as_json=False)
@@ -236,6 +241,13 @@ def _member_row(member: MemberView) -> dict[str, Any]:
         "assigned": _by_topic(member.assigned),
         "target": None if member.target is None else _by_topic(member.target),
     }
+
+
+def _short(member_id: str | None) -> str | None:
+    """The end of a long id, which tells members of one client apart; `members` shows all of it."""
+    if member_id is None or len(member_id) <= _SHORT_ID_MAX:
+        return member_id
+    return f"…{member_id[-_SHORT_ID_TAIL:]}"
 
 
 def _pending(member: MemberView) -> str | None:

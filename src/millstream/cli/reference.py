@@ -74,7 +74,8 @@ stopped
 - `--json`: output for programs, on stdout. Sentences for people and errors go to stderr or are left
   out.
 - An error is one line on stderr that says what to do.
-- `{PROGRAM} --install-completion` teaches your shell to complete commands, options and topics.
+- `{PROGRAM} --install-completion` teaches your shell to complete commands, options, and names
+  of topics, groups and transactions.
 - They work against Apache Kafka as well.
 
 | exit code | meaning |

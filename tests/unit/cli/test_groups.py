@@ -66,6 +66,24 @@ def test_a_classic_group_shows_lag_and_owners(groups: Run, cluster: FakeGroups) 
     assert "10.0.0.1" in text
 
 
+def test_a_terminal_gets_the_end_of_a_long_member_id(
+    groups: Run, cluster: FakeGroups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = "shop-50057285-b712-4639-a070-cad358b2221b"
+    cluster.groups["old"] = FakeGroup(
+        state="Stable", offsets={2: 0}, classic=[classic_member(long, 0), classic_member("m2", 1)]
+    )
+    assert long in groups("describe", "old")[1]
+
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "100")
+
+    shown = groups("describe", "old")[1]
+    assert "…cad358b2221b" in shown
+    assert long not in shown
+    assert "m2" in shown
+
+
 @pytest.mark.usefixtures("readers", "busy")
 def test_several_groups_are_described_with_a_line_between(groups: Run) -> None:
     text = groups("describe", "--all")[1]
