@@ -5,23 +5,26 @@ calls everything. Syncing is done by the function it is given, on a worker threa
 that a decision of the controller does not hold up those who produce. What the records mean is
 the business of others.
 
-A crash may tear what was not synced: opening cuts it off. A snapshot begins a new segment, so that
-opening has to verify only what came after the newest one.
+A crash may tear what was not synced: opening cuts it off. Damage in what had been synced is rot:
+opening refuses it (`log_damage`). A snapshot begins a new segment, so that opening has to verify
+only what came after the newest one.
 """
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from millstream.config import ConfigType, at_least, key, non_empty, validate
+from millstream.config import ConfigType, at_least, key, non_empty, one_of, validate
 from millstream.errors import KafkaStorageError
+from millstream.metadata.log_damage import RECOVERY_KEY, STRICT, TRUNCATE, DamageJudge
 from millstream.metadata.snapshot_files import (
     BOOTSTRAP_SNAPSHOT,
     SnapshotFiles,
     write_snapshot_file,
 )
+from millstream.metadata.synced_offset import SyncedOffset
 from millstream.storage.config import LogConfig
 from millstream.storage.faults import storage_errors
 from millstream.storage.file_names import LOG, parse_segment_file_name
@@ -47,6 +50,8 @@ METADATA_PARTITION: Final = "__cluster_metadata-0"
 _LONG: Final = ConfigType.LONG
 _EPOCH_MAX: Final = (1 << 31) - 1
 _BATCH_BYTES_MAX: Final = 8 << 20
+_SYNC_INTERVAL_MS: Final = 1000
+"""How often the note about what is on disk is itself brought there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +89,13 @@ class MetadataLogConfig:
         kind=_LONG,
         unit="ms",
     )
+    recovery: str = key(
+        RECOVERY_KEY,
+        STRICT,
+        one_of(STRICT, TRUNCATE),
+        "What a controller does that finds damage in the metadata log where it had been synced: "
+        "refuse to start, or cut the log there and lose what follows.",
+    )
 
     def __post_init__(self) -> None:
         validate(self)
@@ -96,6 +108,7 @@ class MetadataLog:
         self,
         log: UnifiedLog,
         snapshots: SnapshotFiles,
+        synced: SyncedOffset,
         *,
         filesystem: FileSystem,
         config: MetadataLogConfig,
@@ -106,6 +119,8 @@ class MetadataLog:
         """Use `open`."""
         self._log = log
         self._snapshots = snapshots
+        self._synced = synced
+        self._synced_note_due_ms = 0
         self._filesystem = filesystem
         self._config = config
         self._clock = clock
@@ -122,10 +137,12 @@ class MetadataLog:
         clock: Clock,
         sync: Sync,
         on_failure: Callable[[Exception], None],
+        is_voter: bool = True,
     ) -> MetadataLog:
         """Open the log of a formatted directory, and repair it if the last process crashed.
 
-        `on_failure` hears of a sync that failed: the replica must not go on.
+        `on_failure` hears of a sync that failed: the replica must not go on. One that only follows
+        (not `is_voter`) may cut off rot, too: it fetches what is missing.
         """
         directory = f"{metadata_dir}/{METADATA_PARTITION}"
         with storage_errors(directory, "opening the metadata log"):
@@ -135,11 +152,23 @@ class MetadataLog:
             if read_partition_metadata(filesystem, directory) is None:
                 write_partition_metadata(filesystem, directory, Uuid.METADATA_TOPIC)
             snapshots = SnapshotFiles(filesystem, directory)
-            log = UnifiedLog.open(_load_request(filesystem, directory, config, snapshots, clock))
+            synced = SyncedOffset(filesystem, directory)
+            judge = DamageJudge(
+                filesystem,
+                directory,
+                _needed_to(synced.read(), snapshots),
+                may_cut=config.recovery == TRUNCATE or not is_voter,
+            )
+            request = _load_request(filesystem, directory, config, snapshots, clock)
+            log = UnifiedLog.open(replace(request, before_loss=judge.before_loss))
+            judge.check_end(log.log_end_offset)
             _settle_on_snapshot(log, snapshots, clock.wall_ms())
+            # Opening has brought to disk whatever it found good.
+            synced.write(log.recovery_point, is_durable=True)
         return cls(
             log,
             snapshots,
+            synced,
             filesystem=filesystem,
             config=config,
             clock=clock,
@@ -181,6 +210,8 @@ class MetadataLog:
 
     def truncate_to(self, offset: int) -> None:
         """Drop the records at `offset` and above."""
+        with storage_errors(self.directory, "truncating"):
+            self._synced.lower(offset)
         self._log.truncate_to(offset, self._clock.wall_ms())
 
     def flush(self, done: Callable[[], None]) -> None:
@@ -192,9 +223,22 @@ class MetadataLog:
                 self._on_failure(error)
             elif not self._log.is_closed:
                 self._log.finish_flush(job)
-                done()
+                try:
+                    self._note_synced()
+                except OSError as failure:
+                    self._on_failure(failure)
+                else:
+                    done()
 
         self._sync(job.sync, finish)
+
+    def _note_synced(self) -> None:
+        """Write down what is on disk; the note itself gets there with one of the next syncs."""
+        self._synced.write(self._log.recovery_point)
+        now_ms = self._clock.monotonic_ms()
+        if now_ms >= self._synced_note_due_ms:
+            self._synced_note_due_ms = now_ms + _SYNC_INTERVAL_MS
+            self._log.sync_with_next_flush(self._synced.path)
 
     def set_high_watermark(self, offset: int) -> None:
         """Records below are committed."""
@@ -225,6 +269,8 @@ class MetadataLog:
         """
         now_ms = self._clock.wall_ms()
         self._snapshots.complete(snapshot_id, now_ms)
+        with storage_errors(self.directory, "truncating"):
+            self._synced.lower(snapshot_id.offset)
         self._log.truncate_fully_and_start_at(snapshot_id.offset, now_ms)
         self._snapshots.delete_before(snapshot_id)
 
@@ -273,6 +319,9 @@ class MetadataLog:
         """Bring everything to disk."""
         self._snapshots.close()
         self._log.close()
+        with storage_errors(self.directory, "closing"):
+            self._synced.write(self._log.recovery_point, is_durable=True)
+            self._synced.close()
 
     def _oldest_to_keep(self, ascending: list[OffsetAndEpoch]) -> OffsetAndEpoch:
         retention_ms = self._config.retention_ms
@@ -317,6 +366,14 @@ def _load_request(
 
 _INDEX_BYTES: Final = 1 << 20
 """How large an index file is until its segment is closed."""
+
+
+def _needed_to(synced_to: int | None, snapshots: SnapshotFiles) -> int | None:
+    """Up to where the log must be whole: what a snapshot stands for is not lost with the log."""
+    latest = snapshots.latest
+    if synced_to is None or latest is None or latest.offset < synced_to:
+        return synced_to
+    return 0
 
 
 def _first_base_offset(filesystem: FileSystem, directory: str) -> int | None:

@@ -135,6 +135,7 @@ class SharedServer:
                 clock=self._clock,
                 sync=self._sync,
                 on_failure=lambda error: self._on_fatal("the metadata log failed", error),
+                is_voter=self._config.is_controller,
             )
         except BaseException:
             lock.release()

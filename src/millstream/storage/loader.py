@@ -62,6 +62,9 @@ class LoadRequest:
     verifies_transactions: bool = True
     progress: Callable[[int, int], None] | None = None
     """Told (segments recovered, segments to recover) as recovery goes on."""
+    before_loss: Callable[[int, int, int], None] | None = None
+    """Told of what is to be cut off, before it is: (base offset of the segment, byte in it,
+    offset of the first record that is lost). It may raise: then no record has been touched."""
 
 
 @dataclass(slots=True)
@@ -196,6 +199,7 @@ class _LogLoader:
                 self._drop([segment], f"the records before it go up to {next_offset}")
                 continue
             if self._is_behind_a_hole(segment, next_offset):
+                self._announce_loss(segment, 0, next_offset)
                 self._drop(doubtful[number:], f"the records before it end at {next_offset}")
                 break
             next_offset = self._recover_segment(segment)
@@ -233,9 +237,16 @@ class _LogLoader:
                     self._epochs.assign_in_memory(batch.leader_epoch, batch.base_offset)
             next_offset = batch.last_offset + 1
 
-        self._is_cut = segment.recover(on_batch) > 0
+        def before_cut(position: int) -> None:
+            self._announce_loss(segment, position, next_offset)
+
+        self._is_cut = segment.recover(on_batch, before_cut) > 0
         self._producers.advance_to(next_offset)
         return next_offset
+
+    def _announce_loss(self, segment: LogSegment, position: int, next_offset: int) -> None:
+        if self._request.before_loss is not None:
+            self._request.before_loss(segment.base_offset, position, next_offset)
 
     def _sync_recovered(self) -> None:
         """What was found good is made certain, so that a later crash cannot take it back.

@@ -218,15 +218,22 @@ class LogSegment:
             return last_offset_before(self.open_file(), hint, self.size) + 1
         return last_offset_before(self.open_file(), 0, self.size) + 1
 
-    def recover(self, on_batch: Callable[[AnyBatch], None] | None = None) -> int:
+    def recover(
+        self,
+        on_batch: Callable[[AnyBatch], None] | None = None,
+        before_cut: Callable[[int], None] | None = None,
+    ) -> int:
         """Verify every batch, cut at the first bad one, rebuild the indexes; the bytes cut.
 
-        `on_batch` sees each good batch in order; it may add aborted transactions.
+        `on_batch` sees each good batch in order; it may add aborted transactions. `before_cut`
+        hears where the first bad one is, and may raise instead.
         """
         self.indexes.transactions.clear()
         valid_bytes = self._rescan(on_batch, is_verifying=True)
         cut = self.size - valid_bytes
         if cut:
+            if before_cut is not None:
+                before_cut(valid_bytes)
             _logger.warning("cutting %d bytes off %s at %d", cut, self._files.log_path, valid_bytes)
             self.size = valid_bytes
             self.open_file().truncate(valid_bytes)

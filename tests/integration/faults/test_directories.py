@@ -340,3 +340,35 @@ def test_a_metadata_log_with_a_torn_end_loses_only_what_was_never_promised(
             assert found(client) == list(range(RECORDS))
         still_good(broker)
         require_calm(broker.stop())
+
+
+def test_a_rotten_metadata_log_stops_the_start_and_loses_nothing(
+    tmp_path: Path, fill: Fill
+) -> None:
+    fill(signal.SIGTERM)
+    log = max(metadata_directory(tmp_path).glob("*.log"))
+    place = log.read_bytes().index(b"orders")
+    flip(log, place)
+
+    said = refused(tmp_path)
+
+    assert f"the metadata log is damaged in {log} at byte" in said
+    assert "intact batch" in said
+    assert "--set millstream.metadata.recovery=truncate" in said
+    flip(log, place)
+    with broker_on(tmp_path) as broker, broker.client() as client:
+        assert found(client) == list(range(RECORDS))
+
+
+def test_a_rotten_metadata_log_is_cut_for_somebody_who_says_so(tmp_path: Path, fill: Fill) -> None:
+    fill(signal.SIGTERM)
+    log = max(metadata_directory(tmp_path).glob("*.log"))
+    flip(log, log.read_bytes().index(b"other"))
+
+    with broker_on(tmp_path, "--set", "millstream.metadata.recovery=truncate") as broker:
+        with broker.client() as client:
+            assert set(client.topics()) == {"orders"}
+        assert broker.said("metadata log is damaged", "is lost", level="WARNING")
+        broker.stop()
+    with broker_on(tmp_path) as broker, broker.client() as client:
+        assert set(client.topics()) == {"orders"}
