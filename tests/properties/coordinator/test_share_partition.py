@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from millstream.coordinator.share.delivery import (
     Acknowledgement,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from millstream.coordinator.share.runs import StateUpdate
 
 MEMBERS = ["ann", "bob", "cid"]
-LIMITS = ShareLimits(lock_duration_ms=100, delivery_count_max=4, record_locks_max=25)
+LOCK_MS = 100
 
 members = st.sampled_from(MEMBERS)
 
@@ -71,11 +71,17 @@ class SharePartitionMachine(RuleBasedStateMachine):
         self.now_ms = 0
         self.log: list[tuple[int, int]] = []
         self.end = 0
-        self.partition = SharePartition(0, (), LIMITS)
+        self.limits = ShareLimits(LOCK_MS, 2, 25)
+        self.partition = SharePartition(0, (), self.limits)
         self.model: dict[int, Record] = {}
         self.kept = Kept(0)
         self.pending: list[Pending] = []
         self.highest_start = 0
+
+    @initialize(deliveries=st.integers(2, 5))
+    def configure(self, deliveries: int) -> None:
+        self.limits = ShareLimits(LOCK_MS, deliveries, 25)
+        self.partition = SharePartition(0, (), self.limits)
 
     # The log.
 
@@ -91,7 +97,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
     # Delivery.
 
     @rule(member=members, most=st.integers(1, 9), is_strict=st.booleans(), reads=st.integers(1, 4))
-    def acquire(self, member: str, most: int, is_strict: bool, reads: int) -> None:
+    def acquire(self, member: str, most: int, *, is_strict: bool, reads: int) -> None:
         offset = self.partition.fetch_offset
         if offset is None:
             return
@@ -124,11 +130,11 @@ class SharePartitionMachine(RuleBasedStateMachine):
                 assert record.state is DeliveryState.AVAILABLE, (offset, record)
                 assert not record.is_pending
                 assert each.delivery_count == record.count + 1
-                assert each.delivery_count <= LIMITS.delivery_count_max
+                assert each.delivery_count <= self.limits.delivery_count_max
                 record.state = DeliveryState.ACQUIRED
                 record.member = member
                 record.count += 1
-                record.deadline_ms = self.now_ms + LIMITS.lock_duration_ms
+                record.deadline_ms = self.now_ms + LOCK_MS
 
     # Acknowledgements.
 
@@ -161,7 +167,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
             said = types[0] if len(types) == 1 else types[place]
             record = self.model[offset]
             if said == AcknowledgeType.RENEW:
-                record.deadline_ms = self.now_ms + LIMITS.lock_duration_ms
+                record.deadline_ms = self.now_ms + LOCK_MS
                 continue
             outcomes[offset] = self.outcome(record, said)
             record.is_pending = True
@@ -169,17 +175,25 @@ class SharePartitionMachine(RuleBasedStateMachine):
         if update is not None:
             self.pending.append(Pending(update, outcomes))
 
-    @staticmethod
-    def outcome(record: Record, said: int) -> DeliveryState:
+    def outcome(self, record: Record, said: int) -> DeliveryState:
         if said == AcknowledgeType.ACCEPT:
             return DeliveryState.ACKNOWLEDGED
-        if said == AcknowledgeType.RELEASE and record.count < LIMITS.delivery_count_max:
+        if said == AcknowledgeType.RELEASE and record.count < self.limits.delivery_count_max:
             return DeliveryState.AVAILABLE
         return DeliveryState.ARCHIVED
 
     @rule(member=members)
     def lose_member(self, member: str) -> None:
         self.released(self.partition.release_member(member), lambda each: each.member == member)
+
+    @rule(member=members, times=st.integers(1, 3))
+    def go_in_circles(self, member: str, times: int) -> None:
+        """Records are delivered to a member that is lost, again and again."""
+        for _ in range(times):
+            self.acquire(member, 9, is_strict=False, reads=2)
+            self.lose_member(member)
+            while self.pending and self.pending[-1].must_happen:
+                self.finish(self.pending.pop())
 
     @rule(ms=st.sampled_from([1, 30, 100]))
     def pass_time(self, ms: int) -> None:
@@ -218,7 +232,10 @@ class SharePartitionMachine(RuleBasedStateMachine):
             self.partition.rollback(pending.update)
             for offset in pending.outcomes:
                 self.model[offset].is_pending = False
-            return
+        else:
+            self.finish(pending)
+
+    def finish(self, pending: Pending) -> None:
         self.kept.write(pending.update)
         self.partition.commit(pending.update)
         for offset, state in pending.outcomes.items():
@@ -229,7 +246,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
     def change_leader(self) -> None:
         """What is not kept is forgotten; nothing that was kept is delivered again."""
         self.pending.clear()
-        self.partition = SharePartition(self.kept.start_offset, self.kept.batches, LIMITS)
+        self.partition = SharePartition(self.kept.start_offset, self.kept.batches, self.limits)
         kept = {
             offset: (DeliveryState(each.state), each.delivery_count)
             for each in self.kept.batches

@@ -18,7 +18,7 @@ from millstream.coordinator.share.delivery import (
     well_split,
 )
 from millstream.coordinator.share.runs import AcquisitionLock, Run, RunList, StateUpdate
-from millstream.coordinator.share.state import DeliveryState
+from millstream.coordinator.share.state import DeliveryState, merged
 from millstream.errors import InvalidRecordState, InvalidRequest
 
 if TYPE_CHECKING:
@@ -75,7 +75,10 @@ class SharePartition:
         """Deliver records that were read; what does not exist in the log is passed over."""
         if not read.batches:
             return []
-        self._archive(read.offset, read.batches[0][0] - 1)
+        expected = read.offset
+        for first, last in read.batches:
+            self._archive(expected, first - 1)
+            expected = last + 1
         for first, last in read.withheld:
             self._archive(max(first, read.offset), last)
         lock = AcquisitionLock(request.member_id, now_ms + self.limits.lock_duration_ms)
@@ -278,11 +281,8 @@ class SharePartition:
             elif is_final:
                 complete_count += run.last - run.first + 1
         update.start_offset, update.complete_count = start, complete_count
-        update.batches = tuple(
-            run.batch()._replace(state=int(run.target))
-            for run in sorted(update.runs, key=lambda run: run.first)
-            if run.last >= start
-        )
+        batches = sorted(run.batch()._replace(state=int(run.target)) for run in update.runs)
+        update.batches = merged((), tuple(batches), start)
         return update
 
     def commit(self, update: StateUpdate) -> None:
