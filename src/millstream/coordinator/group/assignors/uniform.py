@@ -33,11 +33,19 @@ class _Balancer:
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
         self._owned: dict[str, set[tuple[Uuid, int]]] = {name: set() for name in problem.members}
+        self._had = {
+            name: [(topic, each) for topic, parts in needs.target.items() for each in parts]
+            for name, needs in problem.members.items()
+        }
 
     def result(self) -> dict[str, Assignment]:
         """What each member got."""
         found: dict[str, Assignment] = {}
         for name, partitions in self._owned.items():
+            had = self._had[name]
+            if len(had) == len(partitions) and partitions.issuperset(had):
+                found[name] = self._problem.members[name].target
+                continue
             by_topic: dict[Uuid, set[int]] = {}
             for topic, partition in partitions:
                 by_topic.setdefault(topic, set()).add(partition)
@@ -64,14 +72,12 @@ class _Balancer:
     def _keep(self, wanted: set[tuple[Uuid, int]], quota: int, extra: int) -> set[tuple[Uuid, int]]:
         """Let members keep what they had; the partitions that nobody keeps."""
         free = set(wanted)
-        names = sorted(self._problem.members, key=lambda name: -self._had_count(name))
-        for name in names:
-            had = sorted(
-                (each for each in self._had(name) if each in free),
-                key=lambda each: (not self._is_near(name, each), each),
-            )
+        for name in sorted(self._had, key=lambda name: -len(self._had[name])):
+            kept = [each for each in self._had[name] if each in free]
             room = quota + (extra > 0)
-            kept = had[:room]
+            if len(kept) > room:
+                kept.sort(key=lambda each: (not self._is_near(name, each), each))
+                del kept[room:]
             if len(kept) > quota:
                 extra -= 1
             self._owned[name].update(kept)
@@ -173,15 +179,6 @@ class _Balancer:
                         self._owned[name].discard(each)
                         self._owned[least].add(each)
                         is_moving = True
-
-    # What members had.
-
-    def _had(self, name: str) -> Iterable[tuple[Uuid, int]]:
-        target = self._problem.members[name].target
-        return ((topic, partition) for topic, parts in target.items() for partition in parts)
-
-    def _had_count(self, name: str) -> int:
-        return sum(map(len, self._problem.members[name].target.values()))
 
     def _is_near(self, name: str, partition: tuple[Uuid, int]) -> bool:
         racks = self._problem.racks.get(partition)

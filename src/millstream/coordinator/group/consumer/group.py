@@ -19,6 +19,7 @@ from millstream.coordinator.group.consumer.records import (
     member_tombstones,
     regex_record,
 )
+from millstream.coordinator.group.consumer.subscriptions import subscribed_topics, topics_of
 from millstream.coordinator.group.group import GroupType
 from millstream.errors import (
     FencedInstanceId,
@@ -102,16 +103,11 @@ class ConsumerGroup:
     @property
     def topics(self) -> frozenset[str]:
         """The names of all topics that a member is subscribed to."""
-        names: set[str] = set()
-        for member in self.members.values():
-            names.update(self.topics_of(member.subscription))
-        return frozenset(names)
+        return frozenset(subscribed_topics(self.members.values(), self.regexes))
 
     def topics_of(self, asked: Subscription) -> frozenset[str]:
         """The names of the topics that a member means."""
-        if asked.regex is None:
-            return frozenset(asked.topics)
-        return self.regexes.get(asked.regex, frozenset()) | frozenset(asked.topics)
+        return topics_of(asked.topics, asked.regex, self.regexes)
 
     def is_free(self, topic: Uuid, partition: int) -> bool:
         """Whether nobody has a partition."""

@@ -20,9 +20,16 @@ from millstream.coordinator.group.consumer.records import (
     target_epoch_record,
     target_record,
 )
-from millstream.coordinator.group.consumer.subscriptions import matching_topics, metadata_hash
+from millstream.coordinator.group.consumer.subscriptions import (
+    matching_topics,
+    metadata_hash,
+    subscribed_topics,
+    topics_of,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from millstream.coordinator.decision import CoordinatorRecord
     from millstream.coordinator.group.consumer.group import ConsumerGroup
     from millstream.coordinator.group.consumer.member import Progress, Subscription
@@ -84,7 +91,7 @@ class GroupPlan:
     def raise_epoch(self, wall_ms: int, *, is_forced: bool) -> None:
         """Let the assignment be computed anew if it must: forced, or because topics changed."""
         self._resolve(wall_ms)
-        found = metadata_hash(self._topic_names(), self._topics)
+        found = self._metadata_hash()
         if not is_forced and found == self.group.metadata_hash:
             return
         self.epoch = self.group.epoch + 1
@@ -100,7 +107,8 @@ class GroupPlan:
             return
         computed = ASSIGNORS[self._assignor(default_assignor)](self._problem())
         for member_id, target in computed.items():
-            if member_id not in self.targets or self.targets[member_id] != target:
+            known = self.targets.get(member_id)
+            if known is not target and known != target:
                 self.targets[member_id] = target
                 self.records.append(target_record(self.group.group_id, member_id, target))
         self.assignment_epoch = self.epoch
@@ -129,18 +137,21 @@ class GroupPlan:
                 for partition, found in enumerate(self._topics.partition_racks(name)):
                     if found:
                         racks[topic_id, partition] = found
-        needs = {
-            member_id: MemberNeeds(
-                frozenset(
-                    ids[each] for each in self._topics_of(member.subscription) if each in ids
-                ),
-                self.targets.get(member_id, {}),
-                member.instance_id,
-                member.subscription.rack,
-            )
-            for member_id, member in self.members.items()
-        }
-        return Problem(needs, counts, racks)
+        return Problem(self._needs(ids), counts, racks)
+
+    def _needs(self, ids: Mapping[str, Uuid]) -> dict[str, MemberNeeds]:
+        needs: dict[str, MemberNeeds] = {}
+        wanted: dict[tuple[object, ...], frozenset[Uuid]] = {}
+        for member_id, member in self.members.items():
+            asked = member.subscription
+            # Most members want the same.
+            topics = wanted.get((asked.topics, asked.regex))
+            if topics is None:
+                topics = frozenset(ids[each] for each in self._topics_of(asked) if each in ids)
+                wanted[asked.topics, asked.regex] = topics
+            target = self.targets.get(member_id, {})
+            needs[member_id] = MemberNeeds(topics, target, asked.instance_id, asked.rack)
+        return needs
 
     # Subscriptions.
 
@@ -160,12 +171,14 @@ class GroupPlan:
             self.records.append(regex_record(self.group.group_id, regex, None, wall_ms))
 
     def _topics_of(self, asked: Subscription) -> frozenset[str]:
-        if asked.regex is None:
-            return frozenset(asked.topics)
-        return self.regexes.get(asked.regex, frozenset()) | frozenset(asked.topics)
+        return topics_of(asked.topics, asked.regex, self.regexes)
 
     def _topic_names(self) -> set[str]:
-        names: set[str] = set()
-        for member in self.members.values():
-            names.update(self._topics_of(member.subscription))
-        return names
+        return subscribed_topics(self.members.values(), self.regexes)
+
+    def _metadata_hash(self) -> int:
+        """What the topics are like; known if neither they nor who reads them have changed."""
+        names, group = self._topic_names(), self.group
+        if group.metadata_version is self._topics.topics_version and names == group.topics:
+            return group.metadata_hash
+        return metadata_hash(names, self._topics)

@@ -10,8 +10,9 @@ from millstream.coordinator.patterns import compile_pattern
 from millstream.metadata.topic_names import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
+    from millstream.coordinator.group.consumer.member import ConsumerMember
     from millstream.coordinator.group.consumer.ports import SubscribableTopics
 
 compiled = lru_cache(maxsize=256)(compile_pattern)
@@ -26,6 +27,24 @@ def matching_topics(regex: str, topics: SubscribableTopics) -> frozenset[str]:
         for name in topics.topic_names()
         if name not in INTERNAL_TOPICS and pattern.fullmatch(name) is not None
     )
+
+
+def topics_of(
+    names: Iterable[str], regex: str | None, regexes: Mapping[str, frozenset[str]]
+) -> frozenset[str]:
+    """The topics that a member means, with what expressions match."""
+    if regex is None:
+        return frozenset(names)
+    return regexes.get(regex, frozenset()).union(names)
+
+
+def subscribed_topics(
+    members: Iterable[ConsumerMember], regexes: Mapping[str, frozenset[str]]
+) -> set[str]:
+    """The topics that some members mean."""
+    # Most members want the same.
+    asked = {(each.subscription.topics, each.subscription.regex) for each in members}
+    return {name for names, regex in asked for name in topics_of(names, regex, regexes)}
 
 
 def metadata_hash(names: Iterable[str], topics: SubscribableTopics) -> int:
