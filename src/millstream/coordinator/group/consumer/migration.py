@@ -34,7 +34,7 @@ from millstream.protocol.records_framing import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from millstream.coordinator.decision import CoordinatorRecord
     from millstream.coordinator.group.assignors.problem import Assignment
@@ -59,7 +59,8 @@ def upgraded(
     group_id = group.group_id
     _require_upgradable(group, config)
     try:
-        members = [_upgraded_member(group, each, topics) for each in group.members.values()]
+        given = _assigned(group, topics)
+        members = [_upgraded_member(group, each, given, topics) for each in group.members.values()]
     except DecodeError as error:
         raise GroupIdNotFound(
             f"{group_id} stays a classic group: what its members say cannot be read ({error})"
@@ -91,30 +92,45 @@ def _require_upgradable(group: ClassicGroup, config: ConsumerGroupConfig) -> Non
         raise GroupIdNotFound(f"{group.group_id} stays a classic group: {reason}")
 
 
-def _upgraded_member(
-    group: ClassicGroup, member: ClassicMember, topics: TopicsView
-) -> tuple[str, Subscription, Progress]:
-    said = decode_subscription(member.metadata(group.protocol) or member.protocols[0][1])
-    assigned: dict[Uuid, dict[int, int]] = {}
-    if member.assignment:
-        found = decode_assignment(member.assignment)
-        if found.user_data and group.protocol not in _KNOWN_ASSIGNORS:
+def _assigned(group: ClassicGroup, topics: TopicsView) -> dict[str, Assignment]:
+    """What the members were assigned in this generation."""
+    found: dict[str, Assignment] = {}
+    for member in group.members.values():
+        said = decode_assignment(member.assignment) if member.assignment else None
+        if said is not None and said.user_data and group.protocol not in _KNOWN_ASSIGNORS:
             raise GroupIdNotFound(
                 f"{group.group_id} stays a classic group: its assignor keeps data of its own, "
                 "which would be lost"
             )
-        given = {each.topic: each.partitions for each in found.assigned_partitions}
-        assigned = {
-            topic: dict.fromkeys(sorted(partitions), group.generation)
-            for topic, partitions in by_id(given.items(), topics).items()
-        }
+        given = () if said is None else said.assigned_partitions
+        found[member.member_id] = by_id(((each.topic, each.partitions) for each in given), topics)
+    return found
+
+
+def _upgraded_member(
+    group: ClassicGroup,
+    member: ClassicMember,
+    assignments: Mapping[str, Assignment],
+    topics: TopicsView,
+) -> tuple[str, Subscription, Progress]:
+    said = decode_subscription(member.metadata(group.protocol) or member.protocols[0][1])
+    # What a cooperative member had when it joined, it has until it joins again.
+    had = by_id(((each.topic, each.partitions) for each in said.owned_partitions), topics)
+    may_have: dict[Uuid, dict[int, int]] = {}
+    for topic in sorted({*had, *assignments[member.member_id]}):
+        others = frozenset[int]().union(
+            *(each.get(topic, ()) for name, each in assignments.items() if name != member.member_id)
+        )
+        own = assignments[member.member_id].get(topic, frozenset())
+        partitions = own | (had.get(topic, frozenset()) - others)
+        may_have[topic] = dict.fromkeys(sorted(partitions), group.generation)
     asked = subscription_of_classic(
         said,
         Subscription(member.client_id, member.client_host, member.instance_id),
         ClassicProtocols(member.session_timeout_ms, member.protocols),
         member.rebalance_timeout_ms,
     )
-    progress = Progress(group.generation, group.generation, assigned=assigned)
+    progress = Progress(group.generation, group.generation, assigned=may_have)
     return member.member_id, asked, progress
 
 
@@ -166,8 +182,10 @@ def downgrade(plan: GroupPlan, topics: TopicsView, wall_ms: int) -> list[Coordin
         group.add(_downgraded_member(member), CONSUMER_PROTOCOL, None)
     group.protocol = group.select_protocol()
     group.leader_id = None
+    # With what they must let go of: nobody has heard that they did.
     assignments = {
-        member_id: encoded_assignment(member, topics) for member_id, member in plan.members.items()
+        member_id: _encoded(member, member.progress.owned, topics)
+        for member_id, member in plan.members.items()
     }
     return [*plan.group.tombstones(), classic_record(group, assignments)]
 
@@ -187,7 +205,12 @@ def _downgraded_member(member: ConsumerMember) -> ClassicMember:
 
 
 def encoded_assignment(member: ConsumerMember, topics: TopicsView) -> bytes:
-    """What a classic member has, as its assignor would have said it, in the version it speaks."""
+    """What a classic member may read, as its assignor would have said it."""
+    return _encoded(member, member.progress.assignment, topics)
+
+
+def _encoded(member: ConsumerMember, partitions_of: Assignment, topics: TopicsView) -> bytes:
+    """In the version that the member speaks."""
     classic = member.subscription.classic
     assert classic is not None
     version = int.from_bytes(classic.protocols[0][1][:2], "big", signed=True)
@@ -196,7 +219,7 @@ def encoded_assignment(member: ConsumerMember, topics: TopicsView) -> bytes:
         ConsumerProtocolAssignment(
             assigned_partitions=[
                 ConsumerProtocolAssignmentTopicPartition(topic=name, partitions=sorted(partitions))
-                for topic, partitions in sorted(member.progress.assignment.items())
+                for topic, partitions in sorted(partitions_of.items())
                 if (name := topics.topic_name(topic)) is not None
             ],
             user_data=None,

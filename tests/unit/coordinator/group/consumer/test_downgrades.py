@@ -17,8 +17,8 @@ from millstream.errors import (
 )
 from tests.unit.coordinator.group.consumer.company import ALL, classics, mixed, run, type_of
 from tests.unit.coordinator.group.consumer.members import Consumer, group_of
-from tests.unit.coordinator.group.consumer.movers import Mover
-from tests.unit.coordinator.group.world import World, error_of
+from tests.unit.coordinator.group.consumer.movers import CooperativeMover, Mover
+from tests.unit.coordinator.group.world import World, error_of, only
 
 
 def test_a_group_is_classic_again_when_its_last_consumer_member_is_fenced() -> None:
@@ -88,6 +88,23 @@ def test_a_downgrade_that_is_not_written_changes_nothing() -> None:
         world.pass_ms(1_000)
         two.step()
     assert type_of(world) is GroupType.CLASSIC, "the member that wanted to leave is watched still"
+
+
+def test_what_a_member_has_not_let_go_of_is_nobody_elses_after_a_downgrade() -> None:
+    world = World()
+    two = CooperativeMover(world, "two")
+    run(world, two)
+    one = Consumer(world, "one")
+    one.join()
+    two.step()
+    assert only(two.joins).generation_id < group_of(world).epoch
+    one.leave()
+    assert type_of(world) is GroupType.CLASSIC
+    again = Consumer(world, "again")
+    again.join()
+    assert again.owned == set(), "the classic member was never heard to let go"
+    run(world, two, again)
+    assert two.owned | again.owned == ALL
 
 
 @pytest.mark.parametrize("policy", ["disabled", "upgrade"])

@@ -100,6 +100,23 @@ def test_members_that_wait_for_their_assignment_are_told_to_join_again() -> None
     assert error_of(follower.syncs) is RebalanceInProgress
 
 
+def test_what_a_cooperative_member_had_when_it_joined_is_its_own_until_it_joins_again() -> None:
+    world = World()
+    (one,) = classics(world, "one", kind=CooperativeMover)
+    two = CooperativeMover(world, "two")
+    two.step()
+    one.step()
+    one.step()
+    two.step()
+    assert one.owned == ALL, "it has not read its assignment yet"
+    assert only(one.syncs).assignment != b""
+    three = Consumer(world, "three")
+    three.join()
+    assert three.owned == set()
+    run(world, one, two, three)
+    assert one.owned | two.owned | three.owned == ALL
+
+
 def test_an_upgrade_that_is_not_written_changes_nothing() -> None:
     world = World()
     (one,) = classics(world, "one")
