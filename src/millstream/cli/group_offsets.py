@@ -59,7 +59,8 @@ def committed_offsets(
         response = peer.connection.call(
             OffsetFetchRequest(groups=groups), OffsetFetchResponse, session.timeout_ms
         )
-        names = _names_by_id(session)
+        topics = [topic for group in response.groups for topic in group.topics]
+        names = {} if all(topic.name for topic in topics) else _names_by_id(session)
         return {each.group_id: _committed(each, names) for each in response.groups}
 
     return ask_coordinators(session, CoordinatorKind.GROUP, group_ids, ask)

@@ -213,7 +213,8 @@ def delete_chosen(
     for name, error in delete_groups(session, there).items():
         if isinstance(error, NonEmptyGroup):
             raise has_members(name)
-        if error is not None and not (if_exists and isinstance(error, GroupIdNotFound)):
+        # A group that is gone by now is what was asked for.
+        if error is not None and not isinstance(error, GroupIdNotFound):
             raise error
     return [{"group": each, "deleted": each in there} for each in wanted]
 

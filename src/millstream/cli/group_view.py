@@ -15,6 +15,7 @@ from millstream.cli.faults import CommandFailed, nearest
 from millstream.errors import (
     DecodeError,
     GroupIdNotFound,
+    RetriableError,
     UnsupportedVersion,
     error_for_code,
 )
@@ -178,12 +179,15 @@ def delete_groups(session: Session, group_ids: Iterable[str]) -> dict[str, ApiEr
     def ask(peer: Peer, some: Sequence[str]) -> dict[str, ApiError | None]:
         request = DeleteGroupsRequest(groups_names=list(some))
         response = peer.connection.call(request, DeleteGroupsResponse, session.timeout_ms)
-        return {
-            each.group_id: error_for_code(each.error_code, each.error_message)
-            if each.error_code
-            else None
-            for each in response.results
-        }
+        found: dict[str, ApiError | None] = {}
+        for each in response.results:
+            error = None
+            if each.error_code:
+                error = error_for_code(each.error_code, each.error_message)
+            if isinstance(error, RetriableError):
+                raise error
+            found[each.group_id] = error
+        return found
 
     return ask_coordinators(session, CoordinatorKind.GROUP, group_ids, ask)
 

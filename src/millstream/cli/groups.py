@@ -103,7 +103,11 @@ def list_all(
     ] = None,
     kind: Annotated[
         list[GroupType] | None,
-        typer.Option("--type", help="Only those of a protocol; repeatable."),
+        typer.Option(
+            "--type",
+            metavar="TYPE",
+            help="Only those: classic, consumer, share or streams; repeatable.",
+        ),
     ] = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT_S,

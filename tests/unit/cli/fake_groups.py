@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -84,11 +85,14 @@ class FakeGroups(FakeCluster):
     def __init__(self, partitions: int = 1) -> None:
         super().__init__(partitions)
         self.groups: dict[str, FakeGroup] = {}
+        self.codes: dict[type[Message], list[int]] = defaultdict(list)
+        """Errors that the next answers have in them, by request; 0 for none."""
 
     def _answer(self, request: Message) -> Message:
         match request:
             case FindCoordinatorRequest(coordinator_keys=keys):
-                found = [Coordinator(key=key, node_id=1) for key in keys]
+                code = self._code(request)
+                found = [Coordinator(key=key, node_id=1, error_code=code) for key in keys]
                 return FindCoordinatorResponse(coordinators=found)
             case ListGroupsRequest():
                 return self._list(request)
@@ -97,18 +101,26 @@ class FakeGroups(FakeCluster):
             case DescribeGroupsRequest(groups=names):
                 return DescribeGroupsResponse(groups=[self._classic(each) for each in names])
             case OffsetFetchRequest(groups=groups):
-                answers = [self._fetch_offsets(each.group_id) for each in groups]
+                code = self._code(request)
+                answers = [self._fetch_offsets(each.group_id, code) for each in groups]
                 return OffsetFetchResponse(groups=answers)
             case OffsetCommitRequest():
                 return self._commit(request)
             case DeleteGroupsRequest(groups_names=names):
-                return DeleteGroupsResponse(results=[self._delete(each) for each in names])
+                code = self._code(request)
+                results = [self._delete(each, code) for each in names]
+                return DeleteGroupsResponse(results=results)
             case OffsetDeleteRequest():
                 return self._delete_offsets(request)
         return super()._answer(request)
 
+    def _code(self, request: Message) -> int:
+        codes = self.codes[type(request)]
+        return codes.pop(0) if codes else 0
+
     def _list(self, request: ListGroupsRequest) -> ListGroupsResponse:
         return ListGroupsResponse(
+            error_code=self._code(request),
             groups=[
                 ListedGroup(
                     group_id=name,
@@ -119,7 +131,7 @@ class FakeGroups(FakeCluster):
                 for name, group in self.groups.items()
                 if (not request.states_filter or group.state in request.states_filter)
                 and (not request.types_filter or group.type.lower() in request.types_filter)
-            ]
+            ],
         )
 
     def _modern(self, name: str) -> consumer_group_describe.DescribedGroup:
@@ -151,7 +163,9 @@ class FakeGroups(FakeCluster):
             members=group.classic,
         )
 
-    def _fetch_offsets(self, name: str) -> OffsetFetchResponseGroup:
+    def _fetch_offsets(self, name: str, code: int) -> OffsetFetchResponseGroup:
+        if code:
+            return OffsetFetchResponseGroup(group_id=name, error_code=code)
         if name not in self.groups:
             return OffsetFetchResponseGroup(group_id=name, error_code=GroupIdNotFound.code)
         partitions = [
@@ -164,7 +178,7 @@ class FakeGroups(FakeCluster):
 
     def _commit(self, request: OffsetCommitRequest) -> OffsetCommitResponse:
         group = self.groups.setdefault(request.group_id, FakeGroup())
-        code = UnknownMemberId.code if group.is_reading else 0
+        code = UnknownMemberId.code if group.is_reading else self._code(request)
         [topic] = request.topics
         assert (topic.name, topic.topic_id) == (TOPIC, self.topic_id)
         results = []
@@ -176,15 +190,16 @@ class FakeGroups(FakeCluster):
             )
         return OffsetCommitResponse(topics=[OffsetCommitResponseTopic(partitions=results)])
 
-    def _delete(self, name: str) -> DeletableGroupResult:
-        code = 0
+    def _delete(self, name: str, code: int) -> DeletableGroupResult:
         if self.groups[name].is_reading:
             code = NonEmptyGroup.code
-        else:
+        if not code:
             del self.groups[name]
         return DeletableGroupResult(group_id=name, error_code=code)
 
     def _delete_offsets(self, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+        if code := self._code(request):
+            return OffsetDeleteResponse(error_code=code)
         group = self.groups[request.group_id]
         [topic] = request.topics
         results = []

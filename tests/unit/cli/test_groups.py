@@ -7,8 +7,22 @@ from typing import TYPE_CHECKING
 import pytest
 
 from millstream.cli.faults import ExitCode
-from millstream.errors import CoordinatorNotAvailable, UnsupportedVersion
-from millstream.protocol.messages import ConsumerGroupDescribeRequest, ListGroupsRequest
+from millstream.errors import (
+    CoordinatorLoadInProgress,
+    GroupAuthorizationFailed,
+    GroupIdNotFound,
+    NotCoordinator,
+    UnsupportedVersion,
+)
+from millstream.protocol.messages import (
+    ConsumerGroupDescribeRequest,
+    DeleteGroupsRequest,
+    FindCoordinatorRequest,
+    ListGroupsRequest,
+    OffsetCommitRequest,
+    OffsetDeleteRequest,
+    OffsetFetchRequest,
+)
 from millstream.protocol.messages.consumer_group_describe import DescribedGroup
 from millstream.protocol.messages.describe_groups import DescribedGroupMember
 from tests.unit.cli.fake_cluster import TOPIC
@@ -16,6 +30,7 @@ from tests.unit.cli.fake_groups import FakeGroup, FakeGroups, classic_member
 from tests.unit.cli.running import as_json
 
 if TYPE_CHECKING:
+    from millstream.protocol.message import Message
     from tests.unit.cli.running import Run
 
 
@@ -35,11 +50,60 @@ def test_no_groups_are_a_sentence_for_people_and_a_list_for_programs(groups: Run
     assert as_json(groups("describe", "--all", "--json")) == []
 
 
+@pytest.mark.parametrize(
+    ("request_type", "arguments"),
+    [
+        (ListGroupsRequest, "list"),
+        (FindCoordinatorRequest, "describe readers"),
+        (OffsetFetchRequest, "describe readers"),
+        (OffsetCommitRequest, "reset-offsets readers -t orders --to-latest --execute"),
+        (OffsetDeleteRequest, "delete-offsets readers -t orders:0"),
+        (DeleteGroupsRequest, "delete readers"),
+    ],
+)
 @pytest.mark.usefixtures("readers")
-def test_a_broker_that_is_still_loading_is_asked_again(groups: Run, cluster: FakeGroups) -> None:
-    cluster.errors[ListGroupsRequest].append(CoordinatorNotAvailable())
+def test_a_coordinator_that_is_still_loading_is_asked_again(
+    groups: Run, cluster: FakeGroups, request_type: type[Message], arguments: str
+) -> None:
+    cluster.codes[request_type] = [CoordinatorLoadInProgress.code, NotCoordinator.code]
 
-    assert [row["group"] for row in as_json(groups("list", "--json"))] == ["readers"]
+    code, out, err = groups(*arguments.split())
+
+    assert (code, err) == (ExitCode.OK, "")
+    assert "readers" in out
+    assert cluster.codes[request_type] == []
+
+
+@pytest.mark.parametrize(
+    ("request_type", "arguments"),
+    [
+        (ListGroupsRequest, "list"),
+        (FindCoordinatorRequest, "describe readers"),
+        (OffsetFetchRequest, "describe readers"),
+        (OffsetCommitRequest, "reset-offsets readers -t orders --to-latest --execute"),
+        (OffsetDeleteRequest, "delete-offsets readers -t orders:0"),
+        (DeleteGroupsRequest, "delete readers"),
+    ],
+)
+@pytest.mark.usefixtures("readers")
+def test_what_a_coordinator_refuses_is_told(
+    groups: Run, cluster: FakeGroups, request_type: type[Message], arguments: str
+) -> None:
+    cluster.codes[request_type] = [GroupAuthorizationFailed.code]
+
+    code, out, err = groups(*arguments.split())
+
+    assert (code, out) == (ExitCode.FAILED, "")
+    assert "GROUP_AUTHORIZATION_FAILED" in err
+
+
+@pytest.mark.usefixtures("readers")
+def test_a_group_that_vanishes_before_it_is_deleted_is_gone(
+    groups: Run, cluster: FakeGroups
+) -> None:
+    cluster.codes[DeleteGroupsRequest] = [GroupIdNotFound.code]
+
+    assert groups("delete", "readers")[1] == "readers: deleted\n"
 
 
 def test_a_classic_group_shows_lag_and_owners(groups: Run, cluster: FakeGroups) -> None:
