@@ -77,14 +77,6 @@ class Progress(NamedTuple):
         """The partitions that it may read."""
         return {topic: frozenset(partitions) for topic, partitions in self.assigned.items()}
 
-    @property
-    def owned(self) -> Assignment:
-        """The same, with those that it must let go of and perhaps still has."""
-        found = self.assignment
-        for topic, partitions in self.pending_revocation.items():
-            found = {**found, topic: found.get(topic, frozenset()) | frozenset(partitions)}
-        return found
-
     def is_reconciled_to(self, epoch: int) -> bool:
         """Whether it has all of the target assignment of an epoch."""
         return self.state is MemberState.STABLE and self.epoch == epoch

@@ -182,10 +182,8 @@ def downgrade(plan: GroupPlan, topics: TopicsView, wall_ms: int) -> list[Coordin
         group.add(_downgraded_member(member), CONSUMER_PROTOCOL, None)
     group.protocol = group.select_protocol()
     group.leader_id = None
-    # With what they must let go of: nobody has heard that they did.
     assignments = {
-        member_id: _encoded(member, member.progress.owned, topics)
-        for member_id, member in plan.members.items()
+        member_id: encoded_assignment(member, topics) for member_id, member in plan.members.items()
     }
     return [*plan.group.tombstones(), classic_record(group, assignments)]
 
@@ -205,12 +203,7 @@ def _downgraded_member(member: ConsumerMember) -> ClassicMember:
 
 
 def encoded_assignment(member: ConsumerMember, topics: TopicsView) -> bytes:
-    """What a classic member may read, as its assignor would have said it."""
-    return _encoded(member, member.progress.assignment, topics)
-
-
-def _encoded(member: ConsumerMember, partitions_of: Assignment, topics: TopicsView) -> bytes:
-    """In the version that the member speaks."""
+    """What a classic member may read, as its assignor would have said it, in its version."""
     classic = member.subscription.classic
     assert classic is not None
     version = int.from_bytes(classic.protocols[0][1][:2], "big", signed=True)
@@ -219,7 +212,7 @@ def _encoded(member: ConsumerMember, partitions_of: Assignment, topics: TopicsVi
         ConsumerProtocolAssignment(
             assigned_partitions=[
                 ConsumerProtocolAssignmentTopicPartition(topic=name, partitions=sorted(partitions))
-                for topic, partitions in sorted(partitions_of.items())
+                for topic, partitions in sorted(member.progress.assignment.items())
                 if (name := topics.topic_name(topic)) is not None
             ],
             user_data=None,
