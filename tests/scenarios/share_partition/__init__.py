@@ -1,0 +1,1 @@
+"""Stories of share partitions: records between members, locks, leaders and their log."""
