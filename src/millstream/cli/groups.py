@@ -42,6 +42,7 @@ from millstream.cli.options import (
     Timeout,
     complete_groups,
     new_family,
+    require_ids,
 )
 from millstream.cli.output import complain, counted, note, show_json
 from millstream.cli.reset_command import (
@@ -81,7 +82,10 @@ if TYPE_CHECKING:
 family = new_family("Consumer groups: who reads, how far, and from where on.")
 
 Group = Annotated[
-    str, typer.Argument(metavar="GROUP", help="A group's id.", autocompletion=complete_groups)
+    str,
+    typer.Argument(
+        metavar="GROUP", help="A group's id.", autocompletion=complete_groups, callback=require_ids
+    ),
 ]
 _COLUMNS = {
     "topic": "TOPIC",
@@ -128,7 +132,12 @@ def list_all(
 def describe(
     groups: Annotated[
         list[str] | None,
-        typer.Argument(metavar="GROUP", help="Ids of groups.", autocompletion=complete_groups),
+        typer.Argument(
+            metavar="GROUP",
+            help="Ids of groups.",
+            autocompletion=complete_groups,
+            callback=require_ids,
+        ),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="All groups of consumers.")] = False,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
@@ -232,7 +241,12 @@ def reset_offsets(
 def delete(
     groups: Annotated[
         list[str],
-        typer.Argument(metavar="GROUP", help="Ids of groups.", autocompletion=complete_groups),
+        typer.Argument(
+            metavar="GROUP",
+            help="Ids of groups.",
+            autocompletion=complete_groups,
+            callback=require_ids,
+        ),
     ],
     if_exists: Annotated[
         bool, typer.Option("--if-exists", help="A group that is not there is fine.")

@@ -151,17 +151,21 @@ def read_offsets(path: Path, group_id: str) -> dict[TopicPartition, int]:
 
     These are the forms of Kafka's tool.
     """
+    try:
+        text = path.read_text(encoding="utf-8")
+        lines = list(csv.reader(text.splitlines()))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise CommandFailed(f"{path} is not CSV; write topic,partition,offset") from error
     found: dict[TopicPartition, int] = {}
-    with path.open(newline="", encoding="utf-8") as file:
-        for number, fields in enumerate(csv.reader(file), start=1):
-            line = [each.strip() for each in fields]
-            if not any(line) or (number == 1 and tuple(line[-3:]) == _CSV_FIELDS):
-                continue
-            if len(line) == 4 and line[0] != group_id:
-                continue
-            if len(line) not in (3, 4) or not all(each.isdecimal() for each in line[-2:]):
-                raise CommandFailed(f"{path}, line {number}: write topic,partition,offset")
-            found[TopicPartition(line[-3], int(line[-2]))] = int(line[-1])
+    for number, fields in enumerate(lines, start=1):
+        line = [each.strip() for each in fields]
+        if not any(line) or (number == 1 and tuple(line[-3:]) == _CSV_FIELDS):
+            continue
+        if len(line) == 4 and line[0] != group_id:
+            continue
+        if len(line) not in (3, 4) or not all(each.isdecimal() for each in line[-2:]):
+            raise CommandFailed(f"{path}, line {number}: write topic,partition,offset")
+        found[TopicPartition(line[-3], int(line[-2]))] = int(line[-1])
     if not found:
         raise CommandFailed(f"{path} has no offset for {group_id!r}; write topic,partition,offset")
     return found

@@ -8,6 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
+from millstream.cli.faults import UsageFault
 from millstream.cli.session import Session, open_session
 
 BOOTSTRAP_VARIABLE: Final = "MILLSTREAM_BOOTSTRAP_SERVER"
@@ -86,6 +87,14 @@ Settings = Annotated[
     list[str] | None,
     typer.Option("--config", "-c", metavar="KEY=VALUE", help="A setting; may be repeated."),
 ]
+
+
+def require_ids(given: str | list[str] | None) -> str | list[str] | None:
+    """Refuse an id of no characters, which is an unset variable of a script more than a group."""
+    ids = [given] if isinstance(given, str) else given or []
+    if "" in ids:
+        raise UsageFault("an id is empty; say which one is meant")
+    return given
 
 
 def new_family(summary: str) -> typer.Typer:

@@ -31,6 +31,7 @@ from millstream.cli.options import (
     complete_share_groups,
     complete_topics,
     new_family,
+    require_ids,
 )
 from millstream.cli.output import complain, note, show_json
 from millstream.cli.reset_command import (
@@ -68,7 +69,10 @@ family = new_family("Share groups: consumers that take records of the same parti
 Group = Annotated[
     str,
     typer.Argument(
-        metavar="GROUP", help="A share group's id.", autocompletion=complete_share_groups
+        metavar="GROUP",
+        help="A share group's id.",
+        autocompletion=complete_share_groups,
+        callback=require_ids,
     ),
 ]
 _TYPES = (GroupType.SHARE,)
@@ -107,7 +111,10 @@ def describe(
     groups: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="GROUP", help="Ids of share groups.", autocompletion=complete_share_groups
+            metavar="GROUP",
+            help="Ids of share groups.",
+            autocompletion=complete_share_groups,
+            callback=require_ids,
         ),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="All share groups.")] = False,
@@ -208,7 +215,10 @@ def delete(
     groups: Annotated[
         list[str],
         typer.Argument(
-            metavar="GROUP", help="Ids of share groups.", autocompletion=complete_share_groups
+            metavar="GROUP",
+            help="Ids of share groups.",
+            autocompletion=complete_share_groups,
+            callback=require_ids,
         ),
     ],
     if_exists: Annotated[

@@ -20,6 +20,7 @@ from millstream.cli.options import (
     complete_topics,
     complete_transactional_ids,
     new_family,
+    require_ids,
 )
 from millstream.cli.output import is_confirmed, note, show_facts, show_json, show_rows
 from millstream.cli.session import open_session
@@ -109,7 +110,10 @@ def describe(
     transactional_ids: Annotated[
         list[str],
         typer.Argument(
-            metavar="ID", help="Transactional ids.", autocompletion=complete_transactional_ids
+            metavar="ID",
+            help="Transactional ids.",
+            autocompletion=complete_transactional_ids,
+            callback=require_ids,
         ),
     ],
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
@@ -383,10 +387,11 @@ def _open_producer(
 
 
 def _confirm(producer: ProducerView, reason: str | None) -> None:
-    since = "" if producer.last_ms is None else f", last record {show_time(producer.last_ms)}"
+    since = "" if producer.last_ms is None else f", last written to {show_time(producer.last_ms)}"
     question = (
-        f"{producer.place}: producer {producer.producer_id}, epoch {producer.epoch}, from offset "
-        f"{producer.start_offset} on{since}; {reason or 'its coordinator would end it'}. Abort it?"
+        f"{producer.place}: the transaction of producer {producer.producer_id}, epoch "
+        f"{producer.epoch}, from offset {producer.start_offset} on{since}\n"
+        f"{reason or 'its coordinator would end it, and may commit it'}\nAbort it?"
     )
     if not is_confirmed(question):
         raise CommandFailed("nothing was aborted")

@@ -138,10 +138,13 @@ def test_offsets_of_a_topic_that_is_read_stay(groups: Run) -> None:
     assert f"members of 'busy' read '{TOPIC}' now" in err
 
 
-@pytest.mark.parametrize("text", ["", "readers,orders\n", "orders,x,1\n", "others,orders,0,1\n"])
-def test_a_file_without_offsets_is_refused(groups: Run, tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"readers,orders\n", b"orders,x,1\n", b"others,orders,0,1\n", b"\xff\xfe"],
+)
+def test_a_file_without_offsets_is_refused(groups: Run, tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "offsets.csv"
-    file.write_text(text)
+    file.write_bytes(content)
 
     code, _, err = groups("reset-offsets", "readers", "--from-file", str(file))
 

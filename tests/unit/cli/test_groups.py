@@ -244,6 +244,8 @@ def test_a_group_with_members_is_not_deleted(groups: Run, busy: FakeGroup) -> No
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
+        (["describe", ""], ExitCode.USAGE, "an id is empty"),
+        (["members", ""], ExitCode.USAGE, "an id is empty"),
         (["describe"], ExitCode.USAGE, "GROUP…, or --all"),
         (["describe", "raeders"], ExitCode.FAILED, "did you mean 'readers'?"),
         (["describe", "xyzzy"], ExitCode.FAILED, "`millstream groups list` shows all"),

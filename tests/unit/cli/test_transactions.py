@@ -205,7 +205,7 @@ def test_a_hanging_transaction_is_aborted_after_a_question(
 
     assert code == ExitCode.OK, err
     assert "producer 7, epoch 3, from offset 10 on" in err
-    assert "no coordinator knows the producer. Abort it?" in err
+    assert "no coordinator knows the producer\nAbort it? [y/N]" in err
     assert out == f"{TOPIC}-0: aborted the transaction of producer 7 from offset 10 on\n"
     [marker] = markers(cluster)
     assert (marker.producer_id, marker.producer_epoch, marker.coordinator_epoch) == (HANGING, 3, 5)
@@ -267,6 +267,7 @@ def test_a_marker_that_is_refused_is_an_error(call: Run, cluster: FakeTransactio
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
+        (["describe", "x", ""], ExitCode.USAGE, "an id is empty"),
         (["describe", "biling-2"], ExitCode.FAILED, "did you mean 'billing-2'?"),
         (["describe", "x"], ExitCode.FAILED, "`millstream transactions list` shows all"),
         (["list", "--state", "ongoin"], ExitCode.USAGE, "did you mean 'ongoing'?"),
