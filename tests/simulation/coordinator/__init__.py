@@ -1,0 +1,1 @@
+"""Coordinators and their clients, under loss, delay, duplication and failing leaders."""
