@@ -112,6 +112,15 @@ class Key:
             return _ALLOWED_BY_TYPE[self.type]
         return self.validator.allowed
 
+    @property
+    def allowed_texts(self) -> str:
+        """The rule for who has given no value of the type at all."""
+        by_type = _ALLOWED_BY_TYPE[self.type]
+        is_number = self.type in _INTEGER_BITS or self.type is ConfigType.DOUBLE
+        return (
+            f"{by_type}, {self.allowed}" if is_number and self.allowed != by_type else self.allowed
+        )
+
     def fault_of(self, value: object) -> str | None:
         """What the value must be instead, or None when it is fine."""
         if value is None and self.default is None:

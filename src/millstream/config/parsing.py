@@ -114,7 +114,8 @@ def _read(
                 values[field_name] = declared.parse(text)
             except ValueError:
                 unreadable.add(field_name)
-                faults.append(Fault(declared.name, _shown_text(declared, text), declared.allowed))
+                shown_text = _shown_text(declared, text)
+                faults.append(Fault(declared.name, shown_text, declared.allowed_texts))
         elif values[field_name] is REQUIRED:
             unreadable.add(field_name)
             faults.append(Fault(declared.name, "(missing)", f"given: {declared.allowed}"))

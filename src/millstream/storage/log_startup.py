@@ -104,12 +104,11 @@ class LogStartup:
             self._lifecycle.remove_later(directory, name, 0)
         for name in found.strays:
             _logger.warning("%s/%s is a stray log and is not used", directory.path, name)
-        _logger.info(
-            "%s has %d logs and was left %s",
-            directory.path,
-            len(directory.logs),
-            "clean" if directory.was_clean else "unclean",
-        )
+        if directory.logs:
+            how = "clean" if directory.was_clean else "unclean"
+            _logger.info("%s has %d logs and was left %s", directory.path, len(directory.logs), how)
+        else:
+            _logger.info("%s has no logs", directory.path)
 
     def _recover(self) -> None:
         registry = self._registry

@@ -107,10 +107,10 @@ def test_every_fault_of_every_package_is_in_one_error() -> None:
     for fault in (
         "node.id=-1: must be at least 0",
         "listeners=nonsense: must be a list of NAME://HOST:PORT",
-        "log.retention.hours=soon: must be at least -1",
+        "log.retention.hours=soon: must be a whole number of 64 bits, at least -1",
         "log.segment.bytes=7: must be at least 1048576",
         "num.partitions=0: must be at least 1",
-        "controller.quorum.fetch.timeout.ms=x: must be at least 1",
+        "controller.quorum.fetch.timeout.ms=x: must be a whole number of 32 bits, at least 1",
     ):
         assert fault in text
 
