@@ -124,7 +124,7 @@ class ReplicaChanges:
         try:
             log = self._open_log(name, local, is_new=not self._is_first and not is_known)
         except ApiError as error:
-            _logger.error("%s is offline: %s", name, error)
+            _logger.error("%s is offline: %s", name, error)  # noqa: TRY400  # It says why.
             self._table.offline[name] = KafkaStorageError(str(error))
             return None
         partition = Partition(

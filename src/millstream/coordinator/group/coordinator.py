@@ -180,6 +180,9 @@ class GroupCoordinator:
         """Describe consumer groups; each succeeds or fails for itself."""
 
         def ask(group_id: str, answered: Done[DescribedConsumerGroup]) -> None:
+            if not group_id:
+                answered(InvalidGroupId("the group id is empty"))
+                return
             self._runtime.read(
                 group_id, lambda shard, _: shard.consumer.describe(group_id), answered
             )

@@ -1,4 +1,4 @@
-"""InitProducerId 0-5: an id for an idempotent producer, or the next epoch of a transactional one."""
+"""InitProducerId 0-5: an id for an idempotent producer, or the next epoch of a transactional id."""
 
 from __future__ import annotations
 
