@@ -72,8 +72,8 @@ class GroupInterpreter:
             instance=given.get("instance"),
             topics=given.get("topics", "orders").split(","),
             protocols=given.get("protocols", "range").split(","),
-            session_ms=_ms(given.get("session", "10s")),
-            rebalance_ms=_ms(given.get("rebalance", "60s")),
+            session_ms=to_ms(given.get("session", "10s")),
+            rebalance_ms=to_ms(given.get("rebalance", "60s")),
         )
 
     def do_zombie(self, name: str, original: str) -> None:
@@ -88,8 +88,8 @@ class GroupInterpreter:
         lost = []
         for name in names:
             answers = self.members[name].join()
-            if answers and _said(answers[0]) == UnknownMemberId.wire_name:
-                lost.append(f"{name}: {_said(answers[0])}, joins as somebody new")
+            if answers and said(answers[0]) == UnknownMemberId.wire_name:
+                lost.append(f"{name}: {said(answers[0])}, joins as somebody new")
                 self.members[name].member_id = ""
                 self.members[name].join()
         return lost
@@ -109,15 +109,15 @@ class GroupInterpreter:
 
     def do_beat(self, *names: str) -> list[str]:
         """They are alive."""
-        return [f"{name}: {_said(self.members[name].heartbeat()[0])}" for name in names]
+        return [f"{name}: {said(self.members[name].heartbeat()[0])}" for name in names]
 
     def do_leave(self, *names: str) -> list[str]:
         """They go."""
-        return [f"{name}: {_said(self.members[name].leave()[0])}" for name in names]
+        return [f"{name}: {said(self.members[name].leave()[0])}" for name in names]
 
     def do_remove(self, instance: str) -> list[str]:
         """An operator removes a static member."""
-        return [f"{instance}: {_said(leave(self.world, ('', instance))[0])}"]
+        return [f"{instance}: {said(leave(self.world, ('', instance))[0])}"]
 
     def do_alive(self, *names: str) -> None:
         """They look after themselves from now on."""
@@ -128,7 +128,7 @@ class GroupInterpreter:
     def do_commit(self, name: str, *offsets: str) -> list[str]:
         """Commit offsets."""
         member = self.members.get(name)
-        wanted = dict(_offset(each) for each in offsets)
+        wanted = dict(offset_in(each) for each in offsets)
         if member is None:
             answers = self.world.commit(wanted)
         else:
@@ -138,12 +138,12 @@ class GroupInterpreter:
                 instance=member.instance,
                 generation=member.generation,
             )
-        return [f"{name}: {_said(each)}" for each in answers]
+        return [f"{name}: {said(each)}" for each in answers]
 
     def do_txn(self, producer: str, *offsets: str) -> list[str]:
         """Commit offsets in a transaction."""
-        wanted = dict(_offset(each) for each in offsets)
-        return [_said(self.world.commit_txn(wanted, producer=int(producer))[0])]
+        wanted = dict(offset_in(each) for each in offsets)
+        return [said(self.world.commit_txn(wanted, producer=int(producer))[0])]
 
     def do_end(self, producer: str, how: str) -> None:
         """A transaction ends."""
@@ -165,13 +165,13 @@ class GroupInterpreter:
     def do_forget(self, place: str) -> list[str]:
         """Delete an offset."""
         topic, index = place.split("/")
-        return [_said(self.world.delete_offsets((topic, int(index)))[0])]
+        return [said(self.world.delete_offsets((topic, int(index)))[0])]
 
     # Time and faults.
 
     def do_run(self, duration: str) -> list[str]:
         """Let time pass."""
-        left_ms = _ms(duration)
+        left_ms = to_ms(duration)
         if not self._alive:
             self.world.pass_ms(left_ms)
         news = []
@@ -235,7 +235,7 @@ class GroupInterpreter:
     def _describe(self, answers: Sequence[JoinGroupResponse | SyncGroupResponse | ApiError]) -> str:
         answer = answers[-1]
         if isinstance(answer, ApiError) or answer.error_code:
-            return _said(answer)
+            return said(answer)
         if hasattr(answer, "assignment"):
             return f"synced {answer.assignment.decode()!r}"
         leader = self._short(answer.leader)
@@ -263,17 +263,19 @@ class GroupInterpreter:
         if not member.joins:
             return
         answer = member.heartbeat()[0]
-        if _said(answer) == "REBALANCE_IN_PROGRESS":
+        if said(answer) == "REBALANCE_IN_PROGRESS":
             member.syncs = []
             member.join()
 
 
-def _ms(text: str) -> int:
+def to_ms(text: str) -> int:
+    """A duration as stories write it."""
     number = text.rstrip("mshd")
     return int(number) * _UNITS_MS[text[len(number) :]]
 
 
-def _offset(text: str) -> tuple[tuple[str, int], int]:
+def offset_in(text: str) -> tuple[tuple[str, int], int]:
+    """A place and an offset: `orders/0=5`."""
     place, offset = text.split("=")
     topic, index = place.split("/")
     return (topic, int(index)), int(offset)
@@ -283,7 +285,7 @@ def _name(code: int) -> str:
     return class_for_code(code).wire_name if code else "ok"
 
 
-def _said(answer: object) -> str:
+def said(answer: object) -> str:
     """The first error anywhere in an answer, or ok."""
     if isinstance(answer, ApiError):
         return answer.wire_name

@@ -1,0 +1,1 @@
+"""Stories of consumer groups, and of groups on their way between the protocols."""
