@@ -34,7 +34,7 @@ class _Balancer:
         self._problem = problem
         self._owned: dict[str, set[tuple[Uuid, int]]] = {name: set() for name in problem.members}
         self._had = {
-            name: [(topic, each) for topic, parts in needs.target.items() for each in parts]
+            name: {(topic, each) for topic, parts in needs.target.items() for each in parts}
             for name, needs in problem.members.items()
         }
 
@@ -42,8 +42,7 @@ class _Balancer:
         """What each member got."""
         found: dict[str, Assignment] = {}
         for name, partitions in self._owned.items():
-            had = self._had[name]
-            if len(had) == len(partitions) and partitions.issuperset(had):
+            if partitions == self._had[name]:
                 found[name] = self._problem.members[name].target
                 continue
             by_topic: dict[Uuid, set[int]] = {}
@@ -72,28 +71,30 @@ class _Balancer:
     def _keep(self, wanted: set[tuple[Uuid, int]], quota: int, extra: int) -> set[tuple[Uuid, int]]:
         """Let members keep what they had; the partitions that nobody keeps."""
         free = set(wanted)
-        for name in sorted(self._had, key=lambda name: -len(self._had[name])):
-            kept = [each for each in self._had[name] if each in free]
+        for name, had in sorted(self._had.items(), key=lambda each: -len(each[1])):
+            kept = had & free
             room = quota + (extra > 0)
             if len(kept) > room:
-                kept.sort(key=lambda each: (not self._is_near(name, each), each))
-                del kept[room:]
+                nearest = sorted(kept, key=lambda each: (not self._is_near(name, each), each))
+                kept = set(nearest[:room])
             if len(kept) > quota:
                 extra -= 1
-            self._owned[name].update(kept)
-            free.difference_update(kept)
+            self._owned[name] = kept
+            free -= kept
         return free
 
     def _fill(self, free: list[tuple[Uuid, int]], quota: int, extra: int) -> None:
         """Give away what is free, near partitions first, until everybody has its share."""
         extra -= sum(len(each) > quota for each in self._owned.values())
         rooms = {name: quota - len(owned) for name, owned in self._owned.items()}
-        for name in sorted(rooms):
+        names = sorted(rooms)
+        for name in names:
             if extra > 0 and rooms[name] >= 0:
                 rooms[name] += 1
                 extra -= 1
+        names = [name for name in names if rooms[name] > 0]
         left = []
-        by_rack = self._names_by_rack(name for name in sorted(rooms) if rooms[name] > 0)
+        by_rack = self._names_by_rack(names)
         for each in free:
             near = self._first_with_room(each, by_rack, rooms)
             if near is None:
@@ -101,7 +102,7 @@ class _Balancer:
             else:
                 self._owned[near].add(each)
                 rooms[near] -= 1
-        takers = (name for name in sorted(rooms) for _ in range(max(rooms[name], 0)))
+        takers = (name for name in names for _ in range(rooms[name]))
         for each, name in zip(left, takers, strict=True):
             self._owned[name].add(each)
 
