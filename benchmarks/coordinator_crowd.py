@@ -14,6 +14,8 @@ from benchmarks.broker_processes import HOST
 from millstream.protocol.api import API_BY_KEY
 from millstream.protocol.frame import FrameDecoder, decode_response, encode_request
 from millstream.protocol.messages import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
     ConsumerGroupHeartbeatRequest,
     HeartbeatRequest,
     JoinGroupRequest,
@@ -29,6 +31,7 @@ HEARTBEAT_SECONDS = 0.05
 STABLE_SECONDS_MAX = 60
 _SEND_BYTES, _RECEIVE_BYTES = 1 << 20, 256 << 10
 _VERSIONS = {
+    ApiVersionsRequest.KEY: 3,
     JoinGroupRequest.KEY: 9,
     SyncGroupRequest.KEY: 5,
     HeartbeatRequest.KEY: 4,
@@ -49,6 +52,8 @@ class Member(ABC):
         self.socket.setblocking(False)
         self.place: tuple[int, object] | None = None
         """The generation or epoch in which it has what it should have, and what that is."""
+        self.has_versions = False
+        """Whether the broker has said what it can: the first thing that a client asks."""
         self._frames = FrameDecoder()
         self._asked = -1
         self._correlation_id = 0
@@ -66,6 +71,9 @@ class Member(ABC):
             api = API_BY_KEY[self._asked]
             correlation_id, answer = decode_response(frame, api, _VERSIONS[self._asked])
             assert correlation_id == self._correlation_id, "answers out of order"
+            if isinstance(answer, ApiVersionsResponse):
+                self.has_versions = not answer.error_code
+                return True
             return self.take(answer)
         return True
 
@@ -89,7 +97,16 @@ class Crowd(Generic[M]):
     """All members of a group, in one loop."""
 
     def __init__(self, members: Sequence[M]) -> None:
+        """Connections are accepted and served, as those of clients are, before the clock runs."""
         self.members = members
+        for member in members:
+            member.send(
+                ApiVersionsRequest(client_software_name="bench", client_software_version="1")
+            )
+        for member in members:
+            while not member.has_versions:
+                select.select([member.socket], [], [])
+                member.receive()
         self._places: Counter[int] = Counter()
         """How many members have what they should have, by generation or epoch."""
 
