@@ -95,7 +95,10 @@ class LocalStateLog:
     def delete_before(self, partition: int, offset: int) -> None:
         """Delete, as DeleteRecords does."""
         results = self._replicas.delete_records(
-            [(SHARE_STATE_TOPIC, partition, offset)], _DELETE_TIMEOUT_MS, _note
+            [(SHARE_STATE_TOPIC, partition, offset)],
+            _DELETE_TIMEOUT_MS,
+            _note,
+            allows_internal=True,
         )
         if results is not None:
             _note(results)

@@ -87,6 +87,8 @@ def delete_records(
     purgatory: DelayedOperationPurgatory,
     notifier: ChangeNotifier,
     on_storage_error: Callable[[Partition, KafkaStorageError], None],
+    *,
+    allows_internal: bool = False,
 ) -> list[DeleteResult] | None:
     """See `ReplicaManager.delete_records`."""
     results = []
@@ -95,7 +97,7 @@ def delete_records(
         partition: Partition | None = None
         try:
             partition = table.find(topic, index)
-            offset = _raise_log_start(partition, offset)
+            offset = _raise_log_start(partition, offset, allows_internal=allows_internal)
         except ApiError as error:
             if isinstance(error, KafkaStorageError) and partition is not None:
                 on_storage_error(partition, error)
@@ -112,11 +114,11 @@ def delete_records(
     return None
 
 
-def _raise_log_start(partition: Partition, offset: int) -> int:
+def _raise_log_start(partition: Partition, offset: int, *, allows_internal: bool) -> int:
     """Delete what is before an offset; the offset with its special value resolved."""
     partition.require_role(needs_leader=True)
     log = partition.log
-    if partition.name.topic in INTERNAL_TOPICS:
+    if partition.name.topic in INTERNAL_TOPICS and not allows_internal:
         raise InvalidTopic(f"{partition.name.topic} is the broker's own")
     if not log.config.deletes_old_segments:
         raise PolicyViolation(

@@ -265,11 +265,17 @@ class ReplicaManager:
         return end_of_epoch(self._table.find(topic, index), leader_epoch, current_leader_epoch)
 
     def delete_records(
-        self, entries: Sequence[tuple[str, int, int]], timeout_ms: int, done: DeleteDone
+        self,
+        entries: Sequence[tuple[str, int, int]],
+        timeout_ms: int,
+        done: DeleteDone,
+        *,
+        allows_internal: bool = False,
     ) -> list[DeleteResult] | None:
         """Delete what is before an offset in each of (topic, partition, offset); -1 is all.
 
         None if the results come later, through `done`: when every live replica has followed.
+        Topics of the brokers' own are for their coordinators, which say `allows_internal`.
         """
         return delete_records(
             entries,
@@ -279,6 +285,7 @@ class ReplicaManager:
             self._purgatory,
             self._notifier,
             self._on_storage_error,
+            allows_internal=allows_internal,
         )
 
     def describe_producers(self, topic: str, index: int) -> list[ProducerEntry]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from millstream.clock import Clock
     from millstream.coordinator.share.delivery import Acquired
     from millstream.coordinator.share.partition import SharePartition
-    from millstream.coordinator.share.sessions import Place
+    from millstream.coordinator.share.sessions import Place, ShareSession
     from millstream.replica.replica_manager import ReplicaManager
     from millstream.server.share_partitions import SharePartitionManager
     from millstream.storage.log_results import FetchIsolation
@@ -38,14 +38,20 @@ _READS_MAX: Final = 1_000
 class ShareFetchParams(NamedTuple):
     """What a ShareFetch request says about itself as a whole."""
 
-    group_id: str
-    member_id: str
+    session: ShareSession
+    places: Sequence[Place]
+    """The partitions, in the order in which they are served."""
     max_wait_ms: int
     min_bytes: int
     max_bytes: int
     max_records: int
     batch_size: int
     is_strict: bool = False
+
+    @property
+    def group_id(self) -> str:
+        """The share group."""
+        return self.session.key.group_id
 
 
 class ShareFetched(NamedTuple):
@@ -60,29 +66,27 @@ class ShareFetched(NamedTuple):
 class DelayedShareFetch(DelayedOperation):
     """A fetch that waits for records that its member may have."""
 
-    __slots__ = ("_done", "_params", "_places", "_service")
+    __slots__ = ("_done", "_params", "_service")
 
     def __init__(
         self,
         service: ShareFetchService,
-        places: Sequence[Place],
         params: ShareFetchParams,
         done: ShareFetchDone,
         deadline_ms: int,
     ) -> None:
         super().__init__(deadline_ms)
         self._service = service
-        self._places = places
         self._params = params
         self._done = done
 
     def is_ready(self) -> bool:
         """Whether there is enough by now, or something that must be answered."""
-        return self._service.has_enough(self._places, self._params)
+        return self._service.has_enough(self._params)
 
     def on_complete(self, *, is_expired: bool) -> None:
         """Answer with what there is."""
-        self._done(self._service.collect(self._places, self._params))
+        self._done(self._service.collect(self._params))
 
 
 class DelayedAnswer(DelayedOperation):
@@ -113,10 +117,9 @@ class ShareFetchService:
         self._replicas = replicas
         self._clock = clock
 
-    def fetch(
-        self, places: Sequence[Place], params: ShareFetchParams, done: ShareFetchDone
-    ) -> None:
-        """Get records of partitions, in their order; `done` may be called before the return."""
+    def fetch(self, params: ShareFetchParams, done: ShareFetchDone) -> None:
+        """Get records; `done` may be called before the return."""
+        places = params.places
         keys = [ShareKey(params.group_id, *place) for place in places]
 
         def found(outcomes: list[LedShare | ApiError]) -> None:
@@ -127,9 +130,9 @@ class ShareFetchService:
             ]
             led = [each for each in outcomes if isinstance(each, LedShare)]
             if failed or not led:
-                self._answer_or_pause(failed, places, params, done)
+                self._answer_or_pause(failed, params, done)
             else:
-                self._fetch(places, led, params, done)
+                self._fetch(led, params, done)
 
         gather(keys, self._shares.find, found)
 
@@ -141,39 +144,39 @@ class ShareFetchService:
     def _answer_or_pause(
         self,
         failed: list[ShareFetched],
-        places: Sequence[Place],
         params: ShareFetchParams,
         done: ShareFetchDone,
     ) -> None:
         if failed or params.max_wait_ms <= 0:
-            done([*failed, *self.collect(places, params, {each.place for each in failed})])
+            done([*failed, *self.collect(params, {each.place for each in failed})])
         else:
-            self.pause(params.max_wait_ms, lambda: done(self.collect(places, params)))
+            self.pause(params.max_wait_ms, lambda: done(self.collect(params)))
 
     def _fetch(
         self,
-        places: Sequence[Place],
         led: list[LedShare],
         params: ShareFetchParams,
         done: ShareFetchDone,
     ) -> None:
-        if params.max_wait_ms <= 0 or self.has_enough(places, params):
-            fetched = self.collect(places, params)
+        if params.max_wait_ms <= 0 or self.has_enough(params):
+            fetched = self.collect(params)
             if params.max_wait_ms <= 0 or any(each.acquired or each.error for each in fetched):
                 done(fetched)
                 return
         deadline_ms = self._clock.monotonic_ms() + params.max_wait_ms
-        operation = DelayedShareFetch(self, places, params, done, deadline_ms)
+        operation = DelayedShareFetch(self, params, done, deadline_ms)
         keys = [key for each in led for key in (each.partition, each.key)]
-        self._replicas.purgatory.watch(operation, keys)
+        self._replicas.purgatory.watch(operation, [params.session, *keys])
 
     # What there is.
 
-    def has_enough(self, places: Sequence[Place], params: ShareFetchParams) -> bool:
+    def has_enough(self, params: ShareFetchParams) -> bool:
         """Whether a fetch is to be answered: there are records, or a partition is lost."""
+        if not self._shares.sessions.is_open(params.session):
+            return True
         isolation = isolation_of(self._shares.settings(params.group_id))
         total = 0
-        for place in places:
+        for place in params.places:
             led = self._shares.known(ShareKey(params.group_id, *place))
             if led is None or led.records is None:
                 if self._is_lost(place):
@@ -197,15 +200,16 @@ class ShareFetchService:
 
     def collect(
         self,
-        places: Sequence[Place],
         params: ShareFetchParams,
         without: frozenset[Place] | set[Place] = frozenset(),
     ) -> list[ShareFetched]:
-        """Take what there is, within the limits of the request."""
+        """Take what there is, within the limits of the request; nothing for who is gone."""
         fetched: list[ShareFetched] = []
+        if not self._shares.sessions.is_open(params.session):
+            return fetched
         records_max, bytes_max = params.max_records, params.max_bytes
         isolation = isolation_of(self._shares.settings(params.group_id))
-        for place in places:
+        for place in params.places:
             if place in without:
                 continue
             if records_max <= 0 or (bytes_max <= 0 and fetched):
@@ -216,7 +220,7 @@ class ShareFetchService:
                     self._replicas.partition(*place).require_role(needs_leader=True)
                     continue
                 request = AcquireRequest(
-                    params.member_id, records_max, params.batch_size, params.is_strict
+                    params.session.key.member_id, records_max, params.batch_size, params.is_strict
                 )
                 one = self._acquire(led, request, bytes_max, isolation, is_first=not fetched)
             except ApiError as error:

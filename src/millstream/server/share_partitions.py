@@ -235,7 +235,10 @@ class SharePartitionManager:
                     self._drop(key)
             done()
 
-        self.sessions.close(session)
+        closed = self.sessions.close(session)
+        if closed is not None:
+            # A fetch that waits must not take records for somebody who is gone.
+            self._replicas.purgatory.check(closed)
         self.release(session, released)
 
     def connection_closed(self, connection: Hashable) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from millstream.coordinator.routing import partition_for
 from millstream.errors import (
     FencedLeaderEpoch,
     FencedStateEpoch,
@@ -16,6 +17,7 @@ from millstream.errors import (
     NotLeaderOrFollower,
     UnknownTopicOrPartition,
 )
+from millstream.metadata.topic_names import SHARE_STATE_TOPIC
 from millstream.protocol.api import ApiKey
 from millstream.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
@@ -309,3 +311,24 @@ def test_a_partition_of_another_leader_is_said_to_be_so(broker: Broker, ann: Sha
     assert codes(ann.acknowledge({0: [(0, 2, [RELEASE])]})) == {0: NotLeaderOrFollower.code}
     configure(broker, ("share.isolation.level", "read_committed"))
     assert codes(ann.fetch()) == {0: NotLeaderOrFollower.code}
+
+
+# The log of the states.
+
+
+def test_the_log_of_the_states_is_shortened(broker: Broker, ann: ShareMember) -> None:
+    broker.produce(batch_bytes(records=50))
+    ann.take()
+    for offset in range(50):
+        ann.acknowledge({0: [(offset, offset, [ACCEPT])]})
+    topic_id = broker.metadata.topic_id("orders")
+    count = broker.metadata.partition_count(SHARE_STATE_TOPIC) or 0
+    place = partition_for(f"{GROUP}:{topic_id}:0", count)
+    log = broker.partition(SHARE_STATE_TOPIC, place).log
+    assert log.log_start_offset == 0
+    before = log.log_end_offset
+
+    broker.pass_time(300_000)
+
+    assert log.log_start_offset == before
+    assert described(broker)["orders", 0] == (50, 0, 0)

@@ -155,3 +155,28 @@ def test_renewing_must_be_announced_and_allowed(broker: Broker, ann: ShareMember
     answer = ann.acknowledge({0: [(0, 2, [RENEW])]}, epoch=1, is_renew_ack=True)
 
     assert answer.error_code == InvalidRequest.code
+
+
+def test_a_fetch_of_somebody_who_is_gone_takes_no_records(
+    broker: Broker, ann: ShareMember, bob: ShareMember
+) -> None:
+    call = ann.call_fetch(max_wait_ms=500)
+    broker.coordinators.connection_closed(ann.connection)
+    assert not call.is_pending
+
+    produce(broker)
+    broker.settle()
+
+    assert bob.take() == {0: [(0, 2, 1)]}
+
+
+def test_the_fetch_of_a_session_before_takes_no_records(broker: Broker, ann: ShareMember) -> None:
+    call = ann.call_fetch(max_wait_ms=500)
+    ann.session_epoch = 0
+    ann.fetch()
+
+    produce(broker)
+    broker.settle()
+
+    assert acquired(call.response) == {}
+    assert ann.take() == {0: [(0, 2, 1)]}

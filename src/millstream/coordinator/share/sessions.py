@@ -115,6 +115,10 @@ class ShareSessionCache:
                 del self._by_connection[session.connection]
         return session
 
+    def is_open(self, session: ShareSession) -> bool:
+        """Whether a session has not ended, and no other has taken its place."""
+        return self._sessions.get(session.key) is session
+
     def of_connection(self, connection: Hashable) -> list[SessionKey]:
         """The sessions that end with a connection."""
         return list(self._by_connection.get(connection, ()))

@@ -25,7 +25,7 @@ from millstream.server.share_fetch_service import ShareFetched, ShareFetchParams
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from millstream.coordinator.share.sessions import Place, SessionKey
+    from millstream.coordinator.share.sessions import Place, ShareSession
     from millstream.errors import ApiError
     from millstream.metadata.cache import KRaftMetadataCache
     from millstream.protocol.messages.share_fetch import ShareFetchRequest
@@ -85,7 +85,8 @@ def handle_share_fetch(
         elif request.is_renew_ack or not places or request.max_records <= 0:
             answer(errors)
         else:
-            fetching.fetch(places, _params(request, key), lambda found: answer(errors, found))
+            params = _params(request, session, places)
+            fetching.fetch(params, lambda found: answer(errors, found))
 
     acknowledging.acknowledge(key, said, acknowledged)
 
@@ -106,10 +107,12 @@ def _check(request: ShareFetchRequest, *, has_acknowledgements: bool) -> None:
         raise InvalidRequest("a request that renews locks fetches nothing: its limits must be 0")
 
 
-def _params(request: ShareFetchRequest, key: SessionKey) -> ShareFetchParams:
+def _params(
+    request: ShareFetchRequest, session: ShareSession, places: Sequence[Place]
+) -> ShareFetchParams:
     return ShareFetchParams(
-        key.group_id,
-        key.member_id,
+        session,
+        places,
         request.max_wait_ms,
         request.min_bytes,
         request.max_bytes,
