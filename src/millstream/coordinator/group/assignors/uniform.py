@@ -7,10 +7,11 @@ allow. Partitions go, where there is a choice, to members in the rack of a repli
 from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
+from itertools import islice
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from millstream.coordinator.group.assignors.problem import Assignment, Problem
     from millstream.types import Uuid
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 def assign_uniformly(problem: Problem) -> dict[str, Assignment]:
     """Balance the partitions of all topics over all members."""
     subscriptions = {each.topics for each in problem.members.values()}
+    if len(subscriptions) == 1 and not problem.racks:
+        moved = _with_few_moves(problem, *subscriptions)
+        if moved is not None:
+            return moved
     balancer = _Balancer(problem)
     if len(subscriptions) <= 1:
         balancer.assign_equally()
@@ -27,16 +32,74 @@ def assign_uniformly(problem: Problem) -> dict[str, Assignment]:
     return balancer.result()
 
 
+def _with_few_moves(problem: Problem, topics: frozenset[Uuid]) -> dict[str, Assignment] | None:
+    """Start from what members have, where all want the same and no partition is nearer to some.
+
+    So it is with most groups, and then only members with too much or too little need a look. None
+    if what they have is not a part of what there is.
+    """
+    free = {topic: set(range(problem.partition_counts.get(topic, 0))) for topic in sorted(topics)}
+    total = sum(map(len, free.values()))
+    counts: dict[str, int] = {}
+    for name, needs in problem.members.items():
+        count = 0
+        for topic, partitions in needs.target.items():
+            if topic not in free:
+                return None
+            free[topic] -= partitions
+            count += len(partitions)
+        counts[name] = count
+    spare = [(topic, each) for topic, rest in free.items() for each in sorted(rest)]
+    if sum(counts.values()) + len(spare) != total:
+        return None
+    return _moved(problem, counts, spare, *divmod(total, len(counts)))
+
+
+def _moved(
+    problem: Problem,
+    counts: Mapping[str, int],
+    spare: list[tuple[Uuid, int]],
+    quota: int,
+    extra: int,
+) -> dict[str, Assignment]:
+    """Take from members with more than their share, and give it to those with less."""
+    found = {name: needs.target for name, needs in problem.members.items()}
+    for name, count in counts.items():
+        if count > quota:
+            room = quota + (extra > 0)
+            extra -= room > quota
+            if count > room:
+                had = sorted(_pairs(found[name]))
+                found[name] = _by_topic(had[:room])
+                spare += had[room:]
+    if spare:
+        left = iter(spare)
+        for name in sorted(name for name, count in counts.items() if count <= quota):
+            room = quota + (extra > 0) - counts[name]
+            extra -= extra > 0
+            if room:
+                found[name] = _by_topic([*_pairs(found[name]), *islice(left, room)])
+    return found
+
+
+def _pairs(assignment: Assignment) -> Iterable[tuple[Uuid, int]]:
+    return ((topic, each) for topic, partitions in assignment.items() for each in partitions)
+
+
+def _by_topic(partitions: Iterable[tuple[Uuid, int]]) -> Assignment:
+    found: dict[Uuid, set[int]] = {}
+    for topic, partition in partitions:
+        found.setdefault(topic, set()).add(partition)
+    return {topic: frozenset(each) for topic, each in sorted(found.items())}
+
+
 class _Balancer:
     """Partitions on their way to members."""
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
         self._owned: dict[str, set[tuple[Uuid, int]]] = {name: set() for name in problem.members}
-        self._had = {
-            name: {(topic, each) for topic, parts in needs.target.items() for each in parts}
-            for name, needs in problem.members.items()
-        }
+        self._had = {name: set(_pairs(needs.target)) for name, needs in problem.members.items()}
 
     def result(self) -> dict[str, Assignment]:
         """What each member got."""
@@ -45,10 +108,7 @@ class _Balancer:
             if partitions == self._had[name]:
                 found[name] = self._problem.members[name].target
                 continue
-            by_topic: dict[Uuid, set[int]] = {}
-            for topic, partition in partitions:
-                by_topic.setdefault(topic, set()).add(partition)
-            found[name] = {topic: frozenset(each) for topic, each in sorted(by_topic.items())}
+            found[name] = _by_topic(partitions)
         return found
 
     # All members want the same.

@@ -118,3 +118,44 @@ def test_uniform_leaves_no_member_two_behind_another_that_could_give(
         for topic in assigned:
             for other, topics in wanted.items():
                 assert topic not in topics or load[name] - load[other] <= 1
+
+
+@given(
+    partition_counts=st.lists(st.integers(0, 12), min_size=1, max_size=4),
+    sizes=st.lists(st.integers(1, 9), min_size=1, max_size=4),
+    joins_first=st.booleans(),
+)
+def test_uniform_moves_no_partition_that_could_stay(
+    partition_counts: list[int], sizes: list[int], joins_first: bool
+) -> None:
+    had: dict[str, Assignment] = {}
+    for step, size in enumerate(sizes[: len(partition_counts)]):
+        first = 0 if joins_first else step
+        names = [f"m{number}" for number in range(first, first + size)]
+        needs = {name: MemberNeeds(frozenset(TOPICS[:2]), had.get(name, {})) for name in names}
+        # Topics never lose partitions while they are there.
+        totals = {A: max(partition_counts[: step + 1]), B: 5}
+
+        found = ASSIGNORS["uniform"](Problem(needs, totals, {}))
+
+        quota, extra = divmod(sum(totals.values()), size)
+        assert counts(found) == [quota] * (size - extra) + [quota + 1] * extra
+        owned = [sum(map(len, had.get(name, {}).values())) for name in names]
+        kept = sum(
+            len(partitions & found[name].get(topic, frozenset()))
+            for name in names
+            for topic, partitions in had.get(name, {}).items()
+        )
+        over = sum(each > quota for each in owned)
+        assert kept == sum(min(each, quota) for each in owned) + min(over, extra)
+        had = found
+
+
+def test_uniform_starts_anew_from_targets_that_make_no_sense() -> None:
+    both = {
+        "x": MemberNeeds(frozenset({A}), {A: frozenset({0, 1})}),
+        "y": MemberNeeds(frozenset({A}), {A: frozenset({0})}),
+    }
+    assert counts(solve("uniform", both, a=4)) == [2, 2]
+    elsewhere = {"x": MemberNeeds(frozenset({A}), {B: frozenset({0})})}
+    assert solve("uniform", elsewhere, a=1, b=1) == {"x": {A: frozenset({0})}}
