@@ -131,6 +131,13 @@ class ProcessConfig:
         "Where the metrics go that clients push: nowhere, and clients are not told that they "
         "could; or to the log.",
     )
+    event_loop: str = key(
+        "millstream.event.loop",
+        "auto",
+        one_of("auto", "asyncio", "uvloop"),
+        "The event loop of `server start`: auto takes uvloop if it is installed "
+        "(pip install 'millstream[fast]'), which answers in less time.",
+    )
     log_format: str = key(
         "millstream.log.format",
         "human",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
+import importlib.util
 import json
 import logging
 import os
@@ -19,7 +20,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from millstream.clock import SystemClock
-from millstream.errors import MillstreamError
+from millstream.errors import InvalidConfig, MillstreamError
 from millstream.node.config import known_keys, node_config
 from millstream.node.formatting import storage_info
 from millstream.node.logs import configure
@@ -28,7 +29,7 @@ from millstream.node.properties import from_environment, parse_assignments, read
 from millstream.storage.disk import DiskFileSystem
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from millstream.node.config import NodeConfig
     from millstream.node.node import Node
@@ -68,9 +69,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 return _show_status(config, as_json=parsed.as_json)
             case _:
                 configure(config.process.log_format, config.process.log_level)
-                return asyncio.run(_run(config))
+                with asyncio.Runner(loop_factory=loop_factory(config)) as runner:
+                    return runner.run(_run(config))
     except MillstreamError as error:
         return _complain(error, EXIT_FAILED)
+
+
+def loop_factory(config: NodeConfig) -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """What makes the event loop: uvloop if it may be and is installed, else asyncio's own."""
+    wanted = config.process.event_loop
+    if wanted == "asyncio" or (wanted == "auto" and importlib.util.find_spec("uvloop") is None):
+        return None
+    try:
+        from uvloop import new_event_loop
+    except ImportError as error:
+        raise InvalidConfig(
+            "millstream.event.loop=uvloop needs it: pip install 'millstream[fast]'"
+        ) from error
+    return new_event_loop
 
 
 def parser() -> argparse.ArgumentParser:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
-from millstream.node.main import EXIT_USAGE, main, parser, read_config
+from millstream.errors import InvalidConfig
+from millstream.node.config import node_config
+from millstream.node.main import EXIT_USAGE, loop_factory, main, parser, read_config
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,7 +65,10 @@ def test_wrong_settings_are_told_in_one_line_each(
 
     assert code == EXIT_USAGE
     error = capsys.readouterr().err
-    assert error == "millstream: invalid setting num.partitions=x: must be at least 1\n"
+    assert (
+        error
+        == "millstream: invalid setting num.partitions=x: must be a whole number of 32 bits, at least 1\n"
+    )
 
 
 def test_unknown_arguments_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,3 +77,26 @@ def test_unknown_arguments_are_refused(capsys: pytest.CaptureFixture[str]) -> No
 
     assert caught.value.code == EXIT_USAGE
     assert "--nonsense" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("wanted", ["auto", "uvloop"])
+def test_uvloop_is_taken_if_it_is_installed(wanted: str) -> None:
+    factory = loop_factory(node_config({"millstream.event.loop": wanted}))
+
+    assert factory is not None
+    assert factory.__module__.startswith("uvloop")
+
+
+def test_asyncio_is_taken_if_it_is_wanted_or_all_there_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert loop_factory(node_config({"millstream.event.loop": "asyncio"})) is None
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    assert loop_factory(node_config({})) is None
+
+
+def test_uvloop_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "uvloop", None)
+
+    with pytest.raises(InvalidConfig, match="pip install"):
+        loop_factory(node_config({"millstream.event.loop": "uvloop"}))
