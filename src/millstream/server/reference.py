@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 _REMARKS: Final[Mapping[ApiKey, str]] = {
     ApiKey.PRODUCE: "listed from 0 because librdkafka stops compressing otherwise; 0-2 are refused",
-    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: "only if the node has a receiver of client metrics",
-    ApiKey.PUSH_TELEMETRY: "only if the node has a receiver of client metrics",
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: "with `millstream.client.telemetry=log`",
+    ApiKey.PUSH_TELEMETRY: "with `millstream.client.telemetry=log`",
 }
 
 _INTRODUCTION: Final = """\
