@@ -21,7 +21,12 @@ from millstream.metadata.topic_names import (
 from millstream.node.coordinator_publisher import CoordinatorPublisher
 from millstream.node.coordinator_store import CoordinatorStore
 from millstream.node.marker_sender import LocalMarkerSender
-from millstream.node.share_coordinators import BrokerShares, ShareConfigs, share_state_topic
+from millstream.node.share_coordinators import (
+    BrokerShares,
+    ShareConfigs,
+    ShareSettings,
+    share_state_topic,
+)
 from millstream.node.transaction_verifier import LocalOffsetsVerifier, LocalTransactionVerifier
 from millstream.protocol.records_framing import GROUP_RECORDS, TRANSACTION_RECORDS
 from millstream.server.coordinators import Coordinators
@@ -88,6 +93,7 @@ class BrokerCoordinators:
         self._defer = defer
         self._arm = arm
         self._replicas = replicas
+        self._share_settings = ShareSettings(configs.shares.groups, metadata)
         self._group_runtime = self._make_group_runtime(configs, random)
         markers = MarkerWriter(replicas, self._group_runtime, clock)
         self._marker_sender = LocalMarkerSender(
@@ -114,16 +120,7 @@ class BrokerCoordinators:
         if configs.transactions.partition_verification_enable:
             replicas.use_verifier(verifier)
         topics = InternalTopics(_internal_topics(configs, given), controller, metadata, clock)
-        self._shares = BrokerShares(
-            configs.shares,
-            group_runtime=self._group_runtime,
-            make_runtime=self._runtime,
-            topics=topics,
-            replicas=replicas,
-            metadata=metadata,
-            clock=clock,
-            arm=arm,
-        )
+        self._shares = self._make_shares(configs, topics)
         groups = GroupCoordinator(
             self._group_runtime,
             configs.groups,
@@ -139,18 +136,30 @@ class BrokerCoordinators:
     def _make_group_runtime(
         self, configs: CoordinatorConfigs, random: Random
     ) -> CoordinatorRuntime[GroupShard]:
-        shares, metadata = configs.shares.groups, self._metadata
         return self._runtime(
             GROUP_OFFSETS_TOPIC,
             GROUP_RECORDS,
             lambda _partition, _epoch: GroupShard(
                 configs.groups,
                 configs.consumer_groups,
-                metadata,
+                self._metadata,
                 random,
-                lambda group_id: shares.settings(metadata.group_config(group_id)),
+                self._share_settings,
             ),
             configs.groups.offsets_commit_timeout_ms,
+        )
+
+    def _make_shares(self, configs: CoordinatorConfigs, topics: InternalTopics) -> BrokerShares:
+        return BrokerShares(
+            configs.shares,
+            group_runtime=self._group_runtime,
+            make_runtime=self._runtime,
+            topics=topics,
+            replicas=self._replicas,
+            metadata=self._metadata,
+            settings=self._share_settings,
+            clock=self._clock,
+            arm=self._arm,
         )
 
     def _make_publisher(self) -> CoordinatorPublisher:
@@ -211,7 +220,7 @@ class BrokerCoordinators:
         if delta.touches("topics") and delta.topics.deleted:
             deleted = {topic.name: topic.id for topic in delta.topics.deleted.values()}
             self.facades.groups.topics_deleted(deleted)
-            self.facades.shares.groups.topics_deleted(deleted)
+            self._shares.topics_deleted(deleted)
         self.facades.topics.note_image()
 
 

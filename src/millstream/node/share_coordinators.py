@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from millstream.coordinator.group.share.config import ShareGroupConfig
 from millstream.coordinator.group.share.coordinator import ShareGroupCoordinator
@@ -28,10 +28,16 @@ if TYPE_CHECKING:
 
     from millstream.clock import Clock
     from millstream.coordinator.group.shard import GroupShard
+    from millstream.coordinator.group.share.config import ShareGroupSettings
     from millstream.coordinator.runtime import CoordinatorRuntime
     from millstream.metadata.cache import KRaftMetadataCache
     from millstream.replica.replica_manager import ReplicaManager
     from millstream.server.internal_topics import InternalTopics
+    from millstream.types import Uuid
+
+
+_SETTINGS_MAX: Final = 1_000
+"""How many groups' settings are remembered."""
 
 
 class ShareConfigs(NamedTuple):
@@ -39,6 +45,25 @@ class ShareConfigs(NamedTuple):
 
     groups: ShareGroupConfig = ShareGroupConfig()
     states: ShareCoordinatorConfig = ShareCoordinatorConfig()
+
+
+class ShareSettings:
+    """What holds for each share group: the broker's settings and the group's own."""
+
+    def __init__(self, config: ShareGroupConfig, metadata: KRaftMetadataCache) -> None:
+        self._config = config
+        self._metadata = metadata
+        self._known: dict[str, tuple[Mapping[str, str], ShareGroupSettings]] = {}
+
+    def __call__(self, group_id: str) -> ShareGroupSettings:
+        """The settings now; made anew only when the group's own have changed."""
+        dynamic = self._metadata.group_config(group_id)
+        known = self._known.get(group_id)
+        if known is None or known[0] is not dynamic:
+            if len(self._known) >= _SETTINGS_MAX:
+                self._known.clear()
+            known = self._known[group_id] = (dynamic, self._config.settings(dynamic))
+        return known[1]
 
 
 class BrokerShares:
@@ -53,10 +78,14 @@ class BrokerShares:
         topics: InternalTopics,
         replicas: ReplicaManager,
         metadata: KRaftMetadataCache,
+        settings: ShareSettings,
         clock: Clock,
         arm: Callable[[int], object],
     ) -> None:
-        """`make_runtime` is that of the other coordinators; `arm` asks for a `tick`."""
+        """`make_runtime` is that of the other coordinators; `arm` asks for a `tick`.
+
+        `settings` gives what holds for a group.
+        """
         log = LocalStateLog(replicas)
         self.runtime = make_runtime(
             SHARE_STATE_TOPIC,
@@ -74,7 +103,7 @@ class BrokerShares:
         self.partitions = SharePartitionManager(
             replicas,
             states,
-            lambda group_id: configs.groups.settings(metadata.group_config(group_id)),
+            settings,
             clock,
             arm,
             sessions_max=configs.groups.max_sessions,
@@ -88,6 +117,11 @@ class BrokerShares:
             ShareFetchService(self.partitions, replicas, clock),
         )
         """What the request handlers use."""
+
+    def topics_deleted(self, topics: Mapping[str, Uuid]) -> None:
+        """Topics, by name with their ids, are gone: so is what groups had of them."""
+        self.partitions.topics_deleted(topics.values())
+        self.services.groups.topics_deleted(topics)
 
     def next_deadline_ms(self) -> int | None:
         """When `tick` has something to do; None if never."""

@@ -39,7 +39,7 @@ from millstream.errors import (
 from millstream.server.share_reader import start_offset
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Sequence
 
     from millstream.clock import Clock
     from millstream.coordinator.group.share.config import ShareGroupSettings
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from millstream.coordinator.share.state import ShareState
     from millstream.replica.partition import Partition
     from millstream.replica.replica_manager import ReplicaManager
+    from millstream.types import Uuid
 
 _logger = logging.getLogger(__name__)
 
@@ -177,6 +178,12 @@ class SharePartitionManager:
         assert led.records is not None
         led.records.limits = _limits(self.settings(led.key.group_id))
         led.records.move_start(led.partition.log.log_start_offset)
+
+    def topics_deleted(self, topics: Iterable[Uuid]) -> None:
+        """Topics are gone, with all that groups had of them."""
+        gone = set(topics)
+        for key in [each for each in self._led if each.topic_id in gone]:
+            self._drop(key)
 
     def _drop(self, key: ShareKey) -> None:
         self._led.pop(key, None)

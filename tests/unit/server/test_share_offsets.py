@@ -29,6 +29,7 @@ from millstream.protocol.messages.delete_share_group_offsets import (
     DeleteShareGroupOffsetsRequest,
     DeleteShareGroupOffsetsRequestTopic,
 )
+from millstream.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from millstream.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
@@ -332,3 +333,17 @@ def test_the_log_of_the_states_is_shortened(broker: Broker, ann: ShareMember) ->
 
     assert log.log_start_offset == before
     assert described(broker)["orders", 0] == (50, 0, 0)
+
+
+def test_nothing_is_left_of_a_deleted_topic(broker: Broker, ann: ShareMember) -> None:
+    broker.produce(batch_bytes(records=3))
+    ann.take()
+    shares = broker.coordinators.facades.shares
+    (shard,) = [each for each in shares.states._runtime.shards if each.states][:1]
+    assert shard.states
+
+    broker.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name="orders")]))
+
+    assert not any(each.states for each in shares.states._runtime.shards)
+    assert described(broker) == {}
+    broker.pass_time(30_000)
