@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from millstream.errors import (
+    FencedInstanceId,
     FencedMemberEpoch,
     GroupIdNotFound,
     IllegalGeneration,
@@ -47,14 +48,23 @@ if TYPE_CHECKING:
 
 TOPIC = "input"
 REBALANCE_MS = 15_000
-_LOST = (UnknownMemberId.code, FencedMemberEpoch.code, GroupIdNotFound.code)
+_LOST = (
+    UnknownMemberId.code,
+    FencedMemberEpoch.code,
+    FencedInstanceId.code,
+    GroupIdNotFound.code,
+)
 
 
 class Member(Client):
     """A member of a group that reads the input."""
 
-    def __init__(self, world: World, name: str, group: str, kind: str) -> None:
+    def __init__(
+        self, world: World, name: str, group: str, kind: str, instance: str | None = None
+    ) -> None:
         self.group = group
+        self.instance = instance
+        """Its name if it is a static member."""
         self.kind = kind
         self.member_id = ""
         self.generation = -1
@@ -120,6 +130,7 @@ class ConsumerMembership:
             group_id=member.group,
             member_id=member.member_id,
             member_epoch=member.generation,
+            instance_id=member.instance,
             rebalance_timeout_ms=REBALANCE_MS if says_all else -1,
             subscribed_topic_names=[TOPIC] if says_all else None,
             topic_partitions=owned if member.positions else [],
@@ -131,7 +142,10 @@ class ConsumerMembership:
         member.lose_everything()
         yield Ask(
             ConsumerGroupHeartbeatRequest(
-                group_id=member.group, member_id=member.member_id, member_epoch=-1
+                group_id=member.group,
+                member_id=member.member_id,
+                member_epoch=-1,
+                instance_id=member.instance,
             ),
             1,
         )
@@ -159,6 +173,7 @@ class ClassicMembership:
                 group_id=member.group,
                 generation_id=member.generation,
                 member_id=member.member_id,
+                group_instance_id=member.instance,
             ),
             4,
         )
@@ -173,7 +188,7 @@ class ClassicMembership:
             self._is_joined = False
             member.generation = -1
             member.lose_everything()
-        elif code == UnknownMemberId.code:
+        elif code in (UnknownMemberId.code, FencedInstanceId.code):
             self._is_joined = False
             member.member_id, member.generation = "", -1
             member.lose_everything()
@@ -195,12 +210,14 @@ class ClassicMembership:
 
     def _sync(self, joined: Any) -> Script:
         member = self._member
-        is_leader = joined.leader == joined.member_id
+        # A static leader that came back finds the assignment as it was.
+        is_leader = joined.leader == joined.member_id and not joined.skip_assignment
         synced = yield Ask(
             SyncGroupRequest(
                 group_id=member.group,
                 generation_id=member.generation,
                 member_id=member.member_id,
+                group_instance_id=member.instance,
                 protocol_type="consumer",
                 protocol_name=joined.protocol_name,
                 assignments=self._assignments(joined) if is_leader else [],
@@ -250,6 +267,7 @@ class ClassicMembership:
             session_timeout_ms=SESSION_MS,
             rebalance_timeout_ms=REBALANCE_MS,
             member_id=member.member_id,
+            group_instance_id=member.instance,
             protocol_type="consumer",
             protocols=[
                 JoinGroupRequestProtocol(name=self.protocol, metadata=encode_subscription(said, 3))
@@ -262,7 +280,10 @@ class ClassicMembership:
         member.lose_everything()
         yield Ask(
             LeaveGroupRequest(
-                group_id=member.group, members=[MemberIdentity(member_id=member.member_id)]
+                group_id=member.group,
+                members=[
+                    MemberIdentity(member_id=member.member_id, group_instance_id=member.instance)
+                ],
             ),
             5,
         )

@@ -124,6 +124,7 @@ class Committer(Worker):
                 group_id=self.group,
                 member_id=self.member_id,
                 generation_id_or_member_epoch=self.generation,
+                group_instance_id=self.instance,
                 topics=[
                     OffsetCommitRequestTopic(
                         name=TOPIC,
@@ -153,13 +154,20 @@ class Transformer(Worker):
     """Writes each record to the output, in transactions with the offsets."""
 
     def __init__(
-        self, world: World, name: str, group: str, kind: str, *, is_new: bool = True
+        self,
+        world: World,
+        name: str,
+        group: str,
+        kind: str,
+        instance: str | None = None,
+        *,
+        is_new: bool = True,
     ) -> None:
         self.identity = Identity(name)
         self.is_new = is_new
         """Whether it ends transactions as since transaction.version 2."""
         self._attempts = 0
-        super().__init__(world, name, group, kind)
+        super().__init__(world, name, group, kind, instance)
 
     def prepare(self) -> Script:
         """Become the producer of its transactional id; what the one before began is aborted."""
@@ -247,6 +255,7 @@ class Transformer(Worker):
             producer_epoch=self.identity.epoch,
             generation_id_or_member_epoch=self.generation,
             member_id=self.member_id,
+            group_instance_id=self.instance,
             topics=[
                 TxnOffsetCommitRequestTopic(
                     name=TOPIC,

@@ -46,6 +46,8 @@ class World:
         self.restlessness = self.random.choice([0.0, 0.02, 0.1])
         """How likely a member leaves after a piece of work, to join again."""
         self._kinds = self.random.choice(_KINDS)
+        # A static member that misses a rebalance is not told. A cooperative one would go on.
+        self._is_static = "cooperative" not in self._kinds and self.random.random() < 0.5
         self._deaths = self.random.choice([0, 2, 6])
         self._failovers = self.random.choice([0, 3, 10])
         self.workers: list[Worker] = []
@@ -86,24 +88,28 @@ class World:
 
     def _add_transformer(self, name: str = "") -> None:
         self._count += 1
+        name = name or f"t{self._count}"
         is_new = self.random.random() < 0.75
-        self.workers.append(
-            Transformer(self, name or f"t{self._count}", TRANSFORMERS, self._kind(), is_new=is_new)
-        )
+        instance = name if self._is_static else None
+        made = Transformer(self, name, TRANSFORMERS, self._kind(), instance, is_new=is_new)
+        self.workers.append(made)
 
-    def _add_committer(self) -> None:
+    def _add_committer(self, name: str = "") -> None:
         self._count += 1
-        self.workers.append(Committer(self, f"c{self._count}", COMMITTERS, self._kind()))
+        name = name or f"c{self._count}"
+        instance = name if self._is_static else None
+        self.workers.append(Committer(self, name, COMMITTERS, self._kind(), instance))
 
     def _replace_one(self) -> None:
-        """A worker dies, and another one takes its place: with its transactional id, perhaps."""
+        """A worker dies, and another one takes its place: with its name, perhaps."""
         dead = self.random.choice(self.workers)
         dead.die()
         self.workers.remove(dead)
+        name = dead.name if self.random.random() < 0.7 else ""
         if isinstance(dead, Committer):
-            self._add_committer()
+            self._add_committer(name)
         else:
-            self._add_transformer(dead.name if self.random.random() < 0.7 else "")
+            self._add_transformer(name)
 
     # Time.
 
