@@ -74,7 +74,7 @@ def _moved(
                 spare += had[room:]
     if spare:
         left = iter(spare)
-        for name in sorted(name for name, count in counts.items() if count <= quota):
+        for name in sorted([name for name, count in counts.items() if count <= quota]):
             room = quota + (extra > 0) - counts[name]
             extra -= extra > 0
             if room:

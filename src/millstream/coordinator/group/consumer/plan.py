@@ -30,6 +30,7 @@ from millstream.coordinator.group.consumer.subscriptions import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from millstream.coordinator.group.assignors.problem import Assignment
     from millstream.coordinator.decision import CoordinatorRecord
     from millstream.coordinator.group.consumer.group import ConsumerGroup
     from millstream.coordinator.group.consumer.member import Progress, Subscription
@@ -127,7 +128,7 @@ class GroupPlan:
         counts: dict[Uuid, int] = {}
         ids: dict[str, Uuid] = {}
         racks: dict[tuple[Uuid, int], frozenset[str]] = {}
-        has_racks = any(each.subscription.rack for each in self.members.values())
+        has_racks = any({each.subscription.rack for each in self.members.values()})
         for name in sorted(self._topic_names()):
             topic_id, count = self._topics.topic_id(name), self._topics.partition_count(name)
             if topic_id is None or count is None:
@@ -141,16 +142,18 @@ class GroupPlan:
 
     def _needs(self, ids: Mapping[str, Uuid]) -> dict[str, MemberNeeds]:
         needs: dict[str, MemberNeeds] = {}
-        wanted: dict[tuple[object, ...], frozenset[Uuid]] = {}
-        for member_id, member in self.members.items():
-            asked = member.subscription
-            # Most members want the same.
-            topics = wanted.get((asked.topics, asked.regex))
-            if topics is None:
+        nothing: Assignment = {}
+        last: Subscription | None = None
+        for member_id, (_, asked, _) in self.members.items():
+            # Most members want the same as the one before.
+            if last is None or asked.topics != last.topics or asked.regex != last.regex:
                 topics = frozenset(ids[each] for each in self._topics_of(asked) if each in ids)
-                wanted[asked.topics, asked.regex] = topics
-            target = self.targets.get(member_id, {})
-            needs[member_id] = MemberNeeds(topics, target, asked.instance_id, asked.rack)
+                last = asked
+            target = self.targets.get(member_id, nothing)
+            # The generated constructor costs three times as much.
+            needs[member_id] = tuple.__new__(
+                MemberNeeds, (topics, target, asked.instance_id, asked.rack)
+            )
         return needs
 
     # Subscriptions.
