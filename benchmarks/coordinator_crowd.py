@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from millstream.protocol.message import Message
 
-HEARTBEAT_SECONDS = 0.05
+HEARTBEAT_SECONDS = 0.1
 STABLE_SECONDS_MAX = 60
 _SEND_BYTES, _RECEIVE_BYTES = 1 << 20, 256 << 10
 _VERSIONS = {
