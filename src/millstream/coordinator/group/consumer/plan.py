@@ -30,8 +30,8 @@ from millstream.coordinator.group.consumer.subscriptions import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from millstream.coordinator.group.assignors.problem import Assignment
     from millstream.coordinator.decision import CoordinatorRecord
+    from millstream.coordinator.group.assignors.problem import Assignment
     from millstream.coordinator.group.consumer.group import ConsumerGroup
     from millstream.coordinator.group.consumer.member import Progress, Subscription
     from millstream.coordinator.group.consumer.ports import SubscribableTopics
@@ -128,7 +128,7 @@ class GroupPlan:
         counts: dict[Uuid, int] = {}
         ids: dict[str, Uuid] = {}
         racks: dict[tuple[Uuid, int], frozenset[str]] = {}
-        has_racks = any({each.subscription.rack for each in self.members.values()})
+        has_racks = any(each.subscription.rack for each in self.members.values())
         for name in sorted(self._topic_names()):
             topic_id, count = self._topics.topic_id(name), self._topics.partition_count(name)
             if topic_id is None or count is None:
