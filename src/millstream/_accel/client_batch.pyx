@@ -21,6 +21,7 @@ cdef enum:
     MAGIC_AT = 16
     ATTRIBUTES_AT = 21
     LAST_OFFSET_DELTA_AT = 23
+    BASE_TIMESTAMP_AT = 27
     MAX_TIMESTAMP_AT = 35
     PRODUCER_ID_AT = 43
     PRODUCER_EPOCH_AT = 51
@@ -35,6 +36,7 @@ cdef bint is_ordinary(const uint8_t* batch, int64_t size, int64_t timestamp_max)
     """Everything but the checksum."""
     cdef int64_t record_count = <int32_t>ms_read_big_endian(batch + RECORD_COUNT_AT, 4)
     cdef int64_t producer_id = ms_read_big_endian(batch + PRODUCER_ID_AT, 8)
+    cdef int64_t max_timestamp = ms_read_big_endian(batch + MAX_TIMESTAMP_AT, 8)
     return (
         ms_read_big_endian(batch + BASE_OFFSET_AT, 8) == 0
         and <int32_t>ms_read_big_endian(batch + MS_LENGTH_AT, 4) == size - MS_LENGTH_END
@@ -44,7 +46,7 @@ cdef bint is_ordinary(const uint8_t* batch, int64_t size, int64_t timestamp_max)
         and record_count > 0
         and record_count == <int64_t><int32_t>ms_read_big_endian(
             batch + LAST_OFFSET_DELTA_AT, 4) + 1
-        and ms_read_big_endian(batch + MAX_TIMESTAMP_AT, 8) <= timestamp_max
+        and ms_read_big_endian(batch + BASE_TIMESTAMP_AT, 8) <= max_timestamp <= timestamp_max
         and producer_id >= NO_PRODUCER_ID
         and (producer_id == NO_PRODUCER_ID
              or <int32_t>ms_read_big_endian(batch + BASE_SEQUENCE_AT, 4) >= 0)

@@ -14,6 +14,8 @@ from millstream.errors import ApiError, InvalidProducerIdMapping
 from millstream.records.layout import (
     ATTRIBUTES_AT,
     HEADER_SIZE,
+    MAGIC,
+    MAGIC_AT,
     NO_PRODUCER_ID,
     PRODUCER_ID_AT,
     TRANSACTIONAL_BIT,
@@ -57,11 +59,21 @@ def transactional_batches(entries: Sequence[AppendEntry]) -> list[TransactionalB
     ]
 
 
-def _peek(place: int, records: ReadableBuffer) -> TransactionalBatch | None:
-    if len(records) < HEADER_SIZE:
-        return None
+def has_transactional_records(entries: Sequence[AppendEntry]) -> bool:
+    """Whether any batch of a request says that it is part of a transaction."""
+    return any(
+        records is not None and len(records) >= HEADER_SIZE and _is_transactional(records)
+        for _, _, records in entries
+    )
+
+
+def _is_transactional(records: ReadableBuffer) -> bool:
     (attributes,) = _ATTRIBUTES.unpack_from(records, ATTRIBUTES_AT)
-    if not attributes & TRANSACTIONAL_BIT:
+    return records[MAGIC_AT] == MAGIC and bool(attributes & TRANSACTIONAL_BIT)
+
+
+def _peek(place: int, records: ReadableBuffer) -> TransactionalBatch | None:
+    if len(records) < HEADER_SIZE or not _is_transactional(records):
         return None
     producer_id, epoch, sequence = _PRODUCER.unpack_from(records, PRODUCER_ID_AT)
     if producer_id == NO_PRODUCER_ID:

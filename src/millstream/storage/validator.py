@@ -8,8 +8,10 @@ An ordinary batch is not decoded: size, header, checksum, counts and the header'
 checked, the records stay opaque. That is safe, because whatever a producer may have written inside
 carries its own checksum, and everybody who decodes records does so with a decoder that bounds every
 length; a producer can spoil its own records, as it can by writing nonsense into them. The records
-are looked into where the topic's settings depend on them: keys of a compacted topic, another
-codec than the producer's, a limit on old timestamps. docs/internals/storage.md has the table.
+are looked into where the topic's settings depend on them (keys of a compacted topic, another codec
+than the producer's, a limit on old timestamps) and where the header's timestamps are doubtful.
+docs/internals/storage.md has the table; error codes are Kafka's, in the order in which it finds
+fault (`tests/interop/test_produce_errors.py`).
 """
 
 from __future__ import annotations
@@ -42,20 +44,21 @@ from millstream.records.layout import (
     NO_TIMESTAMP,
     TimestampType,
 )
+from millstream.records.legacy import LegacyBatch
 from millstream.storage.producer_entry import AppendOrigin
 from millstream.types import INT64_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from millstream.records.legacy import LegacyBatch
     from millstream.storage.config import LogConfig
     from millstream.types import ReadableBuffer
 
 _INT32 = Struct(">i")
 _INT16 = Struct(">h")
 _CODEC_MAX: Final = max(Compression)
-_NOT_FOR_CLIENTS: Final = CONTROL_BIT | LOG_APPEND_TIME_BIT | DELETE_HORIZON_BIT
+_LENGTH_MIN_EVER: Final = min(LegacyBatch.LENGTH_MIN)
+_NOT_FOR_CLIENTS: Final = CONTROL_BIT | DELETE_HORIZON_BIT
 _RECORD_ERRORS_MAX: Final = 100
 """How many faulty records one answer names: a batch may have a million of them."""
 
@@ -103,33 +106,42 @@ class LogValidator:
         return admitted
 
     def _check_envelope(self, batch: RecordBatch, origin: AppendOrigin) -> None:
-        batch.check_crc()
+        """In the order in which Kafka finds fault with a batch."""
         if batch.base_offset != 0 and origin is AppendOrigin.CLIENT:
             raise InvalidRecord(f"the batch begins at offset {batch.base_offset}, it must be 0")
         if batch.size > self._config.max_message_bytes:
             raise self._too_large(batch.size)
+        batch.check_crc()
 
     def _accept(self, batch: RecordBatch, now_ms: int, origin: AppendOrigin) -> RecordBatch:
         if origin is AppendOrigin.CLIENT:
             _check_client_header(batch)
-        if not self._is_stamping:
-            self._check_header_timestamp(batch, now_ms)
+            if self._is_stamping and batch.attributes & LOG_APPEND_TIME_BIT:
+                raise InvalidTimestamp("a producer may not set the timestamp type to LogAppendTime")
         is_control = batch.attributes & CONTROL_BIT
-        if not is_control and (self._looks_inside or self._is_to_be_recompressed(batch)):
+        if not is_control and (
+            self._looks_inside
+            or self._is_to_be_recompressed(batch)
+            or self._is_time_doubtful(batch, now_ms)
+        ):
             batch = self._look_inside(batch, now_ms)
         if batch.view.readonly:
             batch = RecordBatch(bytearray(batch.view))
         if self._is_stamping:
             batch.stamp(TimestampType.LOG_APPEND_TIME, now_ms)
+        elif batch.attributes & LOG_APPEND_TIME_BIT:
+            batch.stamp(TimestampType.CREATE_TIME, batch.max_timestamp)
         return batch
 
     def _is_to_be_recompressed(self, batch: RecordBatch) -> bool:
         return self._codec is not None and batch.attributes & CODEC_MASK != self._codec
 
-    def _check_header_timestamp(self, batch: RecordBatch, now_ms: int) -> None:
-        """The newest timestamp, as the header has it, against the limit on the future."""
-        if batch.max_timestamp - now_ms > self._config.message_timestamp_after_max_ms:
-            raise InvalidTimestamp(f"a record {self._bad_timestamp(batch.max_timestamp, now_ms)}")
+    def _is_time_doubtful(self, batch: RecordBatch, now_ms: int) -> bool:
+        """Whether the header's newest timestamp is too new or wrong: the records have the truth."""
+        return not self._is_stamping and (
+            batch.max_timestamp < batch.base_timestamp
+            or batch.max_timestamp - now_ms > self._config.message_timestamp_after_max_ms
+        )
 
     def _look_inside(self, batch: RecordBatch, now_ms: int) -> RecordBatch:
         """Check the records themselves, and write the batch anew where that is needed."""
@@ -238,21 +250,49 @@ def check_replicated(
 
 
 def _parse(records: ReadableBuffer, origin: AppendOrigin) -> Iterator[RecordBatch]:
-    """The batches of a leader's append: only the format of today, and no part of one."""
+    """The batches of a leader's append: only the format of today."""
+    if origin is AppendOrigin.CLIENT:
+        yield _only_batch(records)
+        return
     position = 0
     while True:
-        if len(records) > position + MAGIC_AT and records[position + MAGIC_AT] != MAGIC:
-            raise InvalidRecord(
-                f"the batch has magic {records[position + MAGIC_AT]}; only {MAGIC} is accepted"
-            )
         batch = RecordBatch(records, position)
-        position += batch.size
-        is_last = position == len(records)
-        if origin is AppendOrigin.CLIENT and not is_last:
-            raise InvalidRecord("a produce request has exactly one batch per partition")
         yield batch
-        if is_last:
+        position += batch.size
+        if position == len(records):
             return
+
+
+def _only_batch(records: ReadableBuffer) -> RecordBatch:
+    """The batch of a client. The beginning of another behind it is no error, and is left out."""
+    size = _whole_batch_size(records, 0)
+    if size is None:
+        raise InvalidRecord(f"there is no whole batch in these {len(records)} bytes")
+    if records[MAGIC_AT] != MAGIC:
+        raise InvalidRecord(f"the batch has magic {records[MAGIC_AT]}; only {MAGIC} is accepted")
+    if _whole_batch_size(records, size) is not None:
+        raise InvalidRecord("a produce request has exactly one batch per partition")
+    return RecordBatch(records)
+
+
+def _whole_batch_size(records: ReadableBuffer, position: int) -> int | None:
+    """The bytes of the batch at a position, None if it is not whole.
+
+    What cannot be the beginning of a batch of any format raises CorruptMessage.
+    """
+    left = len(records) - position
+    if left < LOG_OVERHEAD:
+        return None
+    (length,) = _INT32.unpack_from(records, position + LENGTH_AT)
+    if length < _LENGTH_MIN_EVER:
+        raise CorruptMessage(f"byte {position}: a batch cannot have length {length}")
+    if left <= MAGIC_AT:
+        return None
+    magic = records[position + MAGIC_AT]
+    if magic > MAGIC:
+        raise CorruptMessage(f"byte {position}: a batch cannot have magic {magic}")
+    size = LOG_OVERHEAD + int(length)
+    return size if size <= left else None
 
 
 def _check_client_header(batch: RecordBatch) -> None:
@@ -275,8 +315,6 @@ def _check_client_header(batch: RecordBatch) -> None:
 def _refuse_attributes(batch: RecordBatch) -> None:
     if batch.attributes & CONTROL_BIT:
         raise InvalidRecord("clients may not write control records")
-    if batch.attributes & LOG_APPEND_TIME_BIT:
-        raise InvalidTimestamp("a producer may not set the timestamp type to LogAppendTime")
     raise InvalidRecord("clients may not set a delete horizon")
 
 

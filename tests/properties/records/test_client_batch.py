@@ -104,6 +104,8 @@ class TestWhatIsLeftToTheValidator:
             {"last_offset_delta": 0},
             {"last_offset_delta": -1, "record_count": 0},
             {"max_timestamp": NOW_MS + LIMIT_MS + 1},
+            {"base_timestamp": NOW_MS + 2},
+            {"max_timestamp": -1},
             {"producer_id": -2},
             {"base_sequence": -1},
         ],

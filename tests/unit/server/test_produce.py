@@ -18,9 +18,11 @@ from millstream.errors import (
     TransactionalIdAuthorizationFailed,
     UnknownTopicId,
     UnknownTopicOrPartition,
+    UnsupportedCompressionType,
 )
 from millstream.network.request import CLOSE, NO_RESPONSE
 from millstream.protocol.messages.produce import PartitionProduceData, ProduceRequest
+from millstream.records import Compression, RecordBatchBuilder
 from millstream.types import Uuid
 from tests.unit.server.harness import Broker
 from tests.unit.storage.batches import batch_bytes
@@ -184,10 +186,39 @@ def test_transactional_records_need_a_coordinator(broker: Broker) -> None:
     assert broker.partition().log.log_end_offset == 0
 
 
+def test_transactional_records_of_nobody_need_an_id_too(broker: Broker) -> None:
+    answer = only(broker.produce(batch_bytes(is_transactional=True)))
+
+    assert answer.error_code == TransactionalIdAuthorizationFailed.code
+    assert broker.partition().log.log_end_offset == 0
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_zstd_came_with_version_7(broker: Broker, version: int) -> None:
+    builder = RecordBatchBuilder()
+    builder.append(1_700_000_000_000, None, b"x" * 200)
+    packed = bytes(builder.build(compression=Compression.ZSTD))
+
+    single = only(broker.produce(packed, version=version))
+
+    assert single.error_code == (UnsupportedCompressionType.code if version < 7 else 0)
+
+
+def test_zstd_anywhere_in_an_old_request_is_refused(broker: Broker) -> None:
+    builder = RecordBatchBuilder()
+    builder.append(1_700_000_000_000, None, b"x" * 200)
+    request = with_another(
+        broker.produce_request(bytes(builder.build(compression=Compression.ZSTD)))
+    )
+
+    response: Any = broker.ask(request, version=6)
+
+    codes = [each.error_code for each in response.responses[0].partition_responses]
+    assert codes == [UnsupportedCompressionType.code] * 2
+
+
 def test_records_to_blame_are_named(broker: Broker) -> None:
     broker.create("compacted", cleanup_policy="compact")
-    from millstream.records import RecordBatchBuilder
-
     builder = RecordBatchBuilder()
     builder.append(1_700_000_000_000, None, b"no key")
 

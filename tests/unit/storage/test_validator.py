@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from struct import pack_into
-from typing import Any
 
 import pytest
 
@@ -18,41 +17,15 @@ from millstream.errors import (
 )
 from millstream.records import Compression, RecordBatch, RecordBatchBuilder, TimestampType
 from millstream.records.control import ControlType, EndTxnMarker, end_txn_marker
-from millstream.records.layout import ATTRIBUTES_AT, HEADER_SIZE, LAST_OFFSET_DELTA_AT
+from millstream.records.layout import (
+    ATTRIBUTES_AT,
+    HEADER_SIZE,
+    LAST_OFFSET_DELTA_AT,
+)
 from millstream.storage.config import LogConfig
 from millstream.storage.producer_entry import AppendOrigin
 from millstream.storage.validator import LogValidator, check_replicated
-
-NOW = 1_700_000_000_000
-ROWS = [(NOW, b"k%d" % number, b"v%d" % number) for number in range(3)]
-
-
-def batch(rows: list[Any] = ROWS, **build: Any) -> bytearray:
-    builder = RecordBatchBuilder()
-    builder.extend(rows)
-    return bytearray(builder.build(**build))
-
-
-def resealed(data: bytearray) -> bytearray:
-    """The batch with a right checksum after a test has changed its header."""
-    header = RecordBatch(data)
-    header.stamp(header.timestamp_type, header.max_timestamp)
-    return data
-
-
-def admit(
-    data: bytes | bytearray, origin: AppendOrigin = AppendOrigin.CLIENT, **config: Any
-) -> RecordBatch:
-    validator = LogValidator(LogConfig(**config))
-    (admitted,) = validator.admit(data, 100, 7, NOW, origin)
-    return admitted
-
-
-def contents(admitted: RecordBatch) -> list[tuple[int, bytes | None, bytes | None]]:
-    return [(each.offset, each.key, each.value) for each in admitted.records()]
-
-
-EXPECTED = [(100, b"k0", b"v0"), (101, b"k1", b"v1"), (102, b"k2", b"v2")]
+from tests.unit.storage.client_batches import EXPECTED, NOW, ROWS, admit, batch, contents, resealed
 
 
 def test_an_ordinary_batch_gets_its_place_in_the_callers_own_buffer() -> None:
@@ -140,17 +113,6 @@ def test_log_append_time_rewrites_the_header_only(codec: Compression) -> None:
     assert bytes(admitted.view[HEADER_SIZE:]) == inside
 
 
-@pytest.mark.parametrize("cut", [0, 1, 16, 60])
-def test_less_than_a_header_is_corrupt(cut: int) -> None:
-    with pytest.raises(CorruptMessage, match=f"here are {cut}"):
-        admit(batch()[:cut])
-
-
-def test_a_batch_that_is_cut_off_is_corrupt() -> None:
-    with pytest.raises(CorruptMessage, match="bytes, but"):
-        admit(batch()[:-1])
-
-
 def test_a_wrong_checksum_is_corrupt() -> None:
     data = batch()
     data[-1] ^= 1
@@ -229,14 +191,6 @@ def test_clients_may_not_write_control_records() -> None:
 def test_clients_may_not_set_a_delete_horizon() -> None:
     with pytest.raises(InvalidRecord, match="delete horizon"):
         admit(batch(has_delete_horizon=True))
-
-
-@pytest.mark.parametrize("timestamp_type", ["CreateTime", "LogAppendTime"])
-def test_clients_may_not_claim_log_append_time(timestamp_type: str) -> None:
-    data = batch(timestamp_type=TimestampType.LOG_APPEND_TIME, max_timestamp=NOW)
-
-    with pytest.raises(InvalidTimestamp, match="LogAppendTime"):
-        admit(data, message_timestamp_type=timestamp_type)
 
 
 def test_an_unknown_codec_is_refused() -> None:

@@ -46,7 +46,7 @@ def inspect_client_batch(
 
     That is: writable, at most `size_max` bytes, of the format of today, with base offset 0, a
     right checksum, a known codec and no other attribute, counts that agree, a newest timestamp
-    not after `timestamp_max`, and a sequence if there is a producer id.
+    neither before the first nor after `timestamp_max`, and a sequence if there is a producer id.
     """
     view = memoryview(records)
     if view.readonly or not HEADER_SIZE <= len(view) <= size_max:
@@ -59,7 +59,7 @@ def inspect_client_batch(
         crc,
         attributes,
         last_offset_delta,
-        _,
+        base_timestamp,
         max_timestamp,
         producer_id,
         producer_epoch,
@@ -72,7 +72,7 @@ def inspect_client_batch(
         or magic != MAGIC
         or not 0 <= attributes <= _CODEC_MAX
         or not 0 < record_count == last_offset_delta + 1
-        or max_timestamp > timestamp_max
+        or not base_timestamp <= max_timestamp <= timestamp_max
         or producer_id < NO_PRODUCER_ID
         or (producer_id != NO_PRODUCER_ID and base_sequence < 0)
         or crc != crc32c(view[ATTRIBUTES_AT:])

@@ -35,8 +35,10 @@ from millstream.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from millstream.records.compression import Compression
+from millstream.records.layout import ATTRIBUTES_AT, CODEC_MASK, HEADER_SIZE, MAGIC, MAGIC_AT
 from millstream.replica.append_service import ACKS_NONE, AppendResult
-from millstream.replica.transaction_verification import transactional_batches
+from millstream.replica.transaction_verification import has_transactional_records
 from millstream.server.bodies import read_body
 from millstream.server.leaders import STALE_LEADER_CODES, find_leader
 from millstream.server.produce_frames import (
@@ -56,7 +58,7 @@ if TYPE_CHECKING:
     from millstream.replica.append_service import AppendEntry
     from millstream.replica.replica_manager import ReplicaManager
     from millstream.server.leaders import KnownLeader
-    from millstream.types import Uuid
+    from millstream.types import ReadableBuffer, Uuid
 
 _logger = logging.getLogger(__name__)
 
@@ -71,6 +73,7 @@ _BAD_RECORDS: Final = (
     RecordListTooLarge,
     UnsupportedCompressionType,
 )
+_ZSTD_SINCE: Final = 7
 _ADDS_TO_TRANSACTION_SINCE: Final = 12
 """From this version on a client leaves it to the leader to add partitions to a transaction."""
 
@@ -101,6 +104,8 @@ class ProduceHandler:
             return self._handle_any(request)
         acks, timeout_ms, spelled, index, start, stop = single
         records = buffer[start:stop]
+        if version < _ZSTD_SINCE and _is_zstd(records):
+            return self._handle_any(request)
         result = self._append_one(topic, index, records, acks)
         if result is None:
             results = self._append(
@@ -159,7 +164,7 @@ class ProduceHandler:
             for (topic, _), each in zip(topics, message.topic_data, strict=True)
             for part in each.partition_data
         ]
-        refusal = _refusal(message, entries)
+        refusal = _refusal(message, version, entries)
         if refusal is not None:
             results = [AppendResult(refusal)] * len(entries)
             return self._answer(request, message.acks, topics, results)
@@ -254,11 +259,27 @@ def _topics(message: ProduceRequest, version: int) -> list[tuple[str | Uuid, lis
     ]
 
 
-def _refusal(message: ProduceRequest, entries: Sequence[AppendEntry]) -> ApiError | None:
+def _refusal(
+    message: ProduceRequest, version: int, entries: Sequence[AppendEntry]
+) -> ApiError | None:
     """Why nothing of a request can be appended."""
-    if message.transactional_id is None and transactional_batches(entries):
+    if message.transactional_id is None and has_transactional_records(entries):
         return TransactionalIdAuthorizationFailed("transactional records without transactional id")
+    if version < _ZSTD_SINCE and any(
+        records is not None and _is_zstd(records) for _, _, records in entries
+    ):
+        return UnsupportedCompressionType(
+            f"Produce has zstd since version {_ZSTD_SINCE}, this is version {version}"
+        )
     return None
+
+
+def _is_zstd(records: ReadableBuffer) -> bool:
+    return (
+        len(records) >= HEADER_SIZE
+        and records[MAGIC_AT] == MAGIC
+        and records[ATTRIBUTES_AT + 1] & CODEC_MASK == Compression.ZSTD
+    )
 
 
 def _partition(index: int, result: AppendResult) -> PartitionProduceResponse:
