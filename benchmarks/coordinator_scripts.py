@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.load import cpu_seconds, run_program
 from millstream.clock import SystemClock
+from millstream.errors import ConcurrentTransactions
 from millstream.protocol.frame import encode_request, encode_response
 from millstream.protocol.messages import (
     EndTxnRequest,
@@ -45,8 +46,8 @@ if TYPE_CHECKING:
     from benchmarks.broker_processes import BrokerProcess
     from benchmarks.broker_rows import Effort, Figures
 
-    Script = list[tuple[bytes, bytes]]
-    """Requests with their answers."""
+    Script = list[tuple[bytes, bytes, bytes]]
+    """Requests with their answers, and with those after which a client would try again."""
 
 GROUP, TRANSACTION = 0, 1
 COMMITS = 64
@@ -58,6 +59,7 @@ READ_COMMITTED = 1
 WAIT_SECONDS_MAX = 30
 _PAUSE_SECONDS = 0.02
 _PRODUCE, _END_TXN, _COMMIT = 13, 5, 10
+_NEVER = bytes(4)
 _names = itertools.count()
 
 
@@ -151,7 +153,7 @@ def commit_script(group: str, topic_id: bytes) -> Script:
             topic_id=Uuid(topic_id), partitions=[partition]
         )
         request = OffsetCommitRequest(group_id=group, topics=[topic])
-        script.append((encode_request(request, _COMMIT, 0, "bench"), answer))
+        script.append((encode_request(request, _COMMIT, 0, "bench"), answer, _NEVER))
     return script
 
 
@@ -225,6 +227,14 @@ def transaction_script(
     producer_id, first_epoch = init_producer(broker, transactional_id)
     builder, now_ms = RecordBatchBuilder(), SystemClock().wall_ms()
     builder.append(now_ms, None, bytes(RECORD_BYTES))
+    # The transaction before is still being ended, for longer than the broker cares to wait.
+    busy = produce.PartitionProduceResponse(
+        index=partition,
+        error_code=ConcurrentTransactions.code,
+        base_offset=-1,
+        log_start_offset=-1,
+    )
+    not_yet = produced(topic_id, busy)
     script = []
     for number in range(count):
         epoch = first_epoch + number
@@ -239,11 +249,6 @@ def transaction_script(
         written = produce.PartitionProduceResponse(
             index=partition, base_offset=2 * number, log_start_offset=0
         )
-        acknowledged = ProduceResponse(
-            responses=[
-                produce.TopicProduceResponse(topic_id=Uuid(topic_id), partition_responses=[written])
-            ]
-        )
         end = EndTxnRequest(
             transactional_id=transactional_id,
             producer_id=producer_id,
@@ -252,13 +257,20 @@ def transaction_script(
         )
         ended = EndTxnResponse(producer_id=producer_id, producer_epoch=epoch + 1)
         script += [
+            (encode_request(sent, _PRODUCE, 0, "bench"), produced(topic_id, written), not_yet),
             (
-                encode_request(sent, _PRODUCE, 0, "bench"),
-                encode_response(acknowledged, _PRODUCE, 0),
+                encode_request(end, _END_TXN, 0, "bench"),
+                encode_response(ended, _END_TXN, 0),
+                _NEVER,
             ),
-            (encode_request(end, _END_TXN, 0, "bench"), encode_response(ended, _END_TXN, 0)),
         ]
     return script
+
+
+def produced(topic_id: bytes, outcome: produce.PartitionProduceResponse) -> bytes:
+    """The answer to a Produce request for one partition."""
+    topic = produce.TopicProduceResponse(topic_id=Uuid(topic_id), partition_responses=[outcome])
+    return encode_response(ProduceResponse(responses=[topic]), _PRODUCE, 0)
 
 
 def init_producer(broker: BrokerProcess, transactional_id: str) -> tuple[int, int]:

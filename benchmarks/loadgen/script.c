@@ -4,13 +4,15 @@
  *   script PORT FILE WINDOW UNIT SECONDS
  *
  * FILE, all numbers big-endian and of 4 bytes: how many connections; for each the number of its
- * steps and then the steps, each a request and its answer, both whole frames with their size. The
- * correlation ids in them do not matter: each connection counts its own. A connection has WINDOW
+ * steps and then the steps, each a request, its answer, and the answer after which a client would
+ * try again: whole frames with their size, the last perhaps empty. The correlation ids in them do
+ * not matter: each connection counts its own. A connection has WINDOW
  * requests in flight and begins no UNIT of them after SECONDS; one that is begun is completed. With
  * WINDOW 1 it stops at the end of its steps, for they follow from one another; else it begins again.
  *
- * An answer that differs in any byte ends the program. One line of JSON: requests, seconds,
- * percentiles in us, cpu_seconds of this side, and how many steps each connection has made.
+ * An answer that differs in any byte ends the program; with WINDOW 1 a step is repeated, at once, if
+ * the broker asks for it. One line of JSON: requests, retries, seconds, percentiles in us,
+ * cpu_seconds of this side, and how many steps each connection has made.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -33,7 +35,7 @@
 enum { WINDOW_MAX = 64, BUFFER_BYTES = 64 << 10, SAMPLES_MAX = 1 << 22, STALL_MS = 20000 };
 
 typedef struct {
-    uint8_t *request, *answer;
+    uint8_t *request, *answer, *not_yet;
 } Step;
 
 typedef struct {
@@ -49,7 +51,7 @@ typedef struct {
 static Connection *all;
 static uint32_t connection_count, window, unit;
 static uint32_t *tenths;            /* of microseconds */
-static size_t sample_count;
+static size_t sample_count, retries;
 static int epoll_fd;
 
 static double now(void) {
@@ -98,6 +100,8 @@ static void read_script(const char *path) {
             p += frame_size(p);
             c->steps[s].answer = p;
             p += frame_size(p);
+            c->steps[s].not_yet = p;
+            p += frame_size(p);
         }
     }
 }
@@ -127,15 +131,24 @@ static int send_next(Connection *c) {
     return 1;
 }
 
-static void compare(Connection *c, const uint8_t *found, size_t size) {
-    const uint8_t *wanted = c->steps[c->done % c->step_count].answer;
+static int is_same(const uint8_t *found, const uint8_t *wanted) {
+    size_t size = frame_size(found);
+    return size == frame_size(wanted) && !memcmp(found + 8, wanted + 8, size - 8);
+}
+
+/* Whether the answer is the one; if not, the step has to be made again. */
+static int compare(Connection *c, const uint8_t *found, size_t size) {
+    const Step *step = &c->steps[c->done % c->step_count];
+    const uint8_t *wanted = step->answer;
     if (get32(found + 4) != c->done) fail("answers out of order");
-    if (size == frame_size(wanted) && !memcmp(found + 8, wanted + 8, size - 8)) return;
+    if (is_same(found, wanted)) return 1;
+    if (window == 1 && is_same(found, step->not_yet)) return 0;
     fprintf(stderr, "step %u of connection %ld: not the answer\n  found ", c->done, (long)(c - all));
     for (size_t i = 8; i < size; i++) fprintf(stderr, "%02x", found[i]);
     fprintf(stderr, "\n  wanted ");
     for (size_t i = 8; i < frame_size(wanted); i++) fprintf(stderr, "%02x", wanted[i]);
     fail("");
+    return 0;
 }
 
 static uint32_t take_answers(Connection *c) {
@@ -150,12 +163,18 @@ static uint32_t take_answers(Connection *c) {
         size_t size = frame_size(c->buffer + at);
         if (size > BUFFER_BYTES) fail("an answer of %zu bytes", size);
         if (c->received - at < size) break;
-        compare(c, c->buffer + at, size);
+        int is_done = compare(c, c->buffer + at, size);
+        at += size;
+        if (!is_done) {
+            retries++;
+            c->begun = c->done;
+            send_next(c);
+            continue;
+        }
         if (sample_count < SAMPLES_MAX)
             tenths[sample_count++] = (t - c->started[c->done % WINDOW_MAX]) * 1e7;
         c->done++;
         count++;
-        at += size;
     }
     c->received -= at;
     memmove(c->buffer, c->buffer + at, c->received);
@@ -191,8 +210,9 @@ static void report(double seconds) {
     struct rusage use;
     getrusage(RUSAGE_SELF, &use);
     qsort(tenths, sample_count, sizeof *tenths, by_value);
-    printf("{\"requests\": %zu, \"seconds\": %.6f, \"p50_us\": %.1f, \"p99_us\": %.1f, ",
-           sample_count, seconds, tenths[sample_count / 2] / 10.0,
+    printf("{\"requests\": %zu, \"retries\": %zu, \"seconds\": %.6f, \"p50_us\": %.1f, "
+           "\"p99_us\": %.1f, ",
+           sample_count, retries, seconds, tenths[sample_count / 2] / 10.0,
            tenths[sample_count * 99 / 100] / 10.0);
     printf("\"cpu_seconds\": %.6f, \"steps\": [",
            use.ru_utime.tv_sec + use.ru_stime.tv_sec +
