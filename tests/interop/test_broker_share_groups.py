@@ -137,3 +137,33 @@ def test_the_tool_shows_sets_and_deletes_offsets(cluster: Cluster, topic: str, g
     cluster.run(tool, "--delete-offsets", "--group", group, "--topic", topic)
     cluster.run(tool, "--delete", "--group", group)
     assert group not in cluster.run(tool, "--list")
+
+
+def test_apache_kafka_reads_what_is_kept_of_share_groups(
+    cluster: Cluster, topic: str, group: str
+) -> None:
+    cluster.client("create", topic, 1)
+    cluster.client("produce", topic, 10, "v", 1)
+    cluster.share("explicit", group, topic, 11, "alaaaaaaaaa")
+
+    states = dumped(cluster, "__share_group_state", "--share-group-state-decoder")
+    groups = dumped(cluster, "__consumer_offsets", "--offsets-decoder")
+
+    mine = [line for line in states if group in line]
+    assert any('"type":"0"' in line and '"snapshotEpoch"' in line for line in mine), mine
+    assert any('"type":"1"' in line and '"stateBatches"' in line for line in mine), mine
+    kinds = {kind for kind in range(10, 16) if any(f'"type":"{kind}"' in line for line in groups)}
+    assert kinds == set(range(10, 16)), groups[-20:]
+
+
+def dumped(cluster: Cluster, topic: str, decoder: str) -> list[str]:
+    """The records of an internal topic, as Kafka's tool reads them."""
+    files = [
+        path
+        for directory in cluster.log_dirs
+        for path in directory.glob(f"{topic}-*/*.log")
+        if path.stat().st_size
+    ]
+    assert files
+    names = ",".join(map(str, files))
+    return cluster.java.run("kafka-dump-log", decoder, "--files", names).splitlines()

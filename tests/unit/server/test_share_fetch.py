@@ -11,12 +11,6 @@ from millstream.errors import (
     UnknownTopicOrPartition,
     UnsupportedVersion,
 )
-from millstream.protocol.messages.write_txn_markers import (
-    WritableTxnMarker,
-    WritableTxnMarkerTopic,
-    WriteTxnMarkersRequest,
-)
-from millstream.storage.producer_entry import AppendOrigin
 from tests.unit.server.requests import delete_records_request
 from tests.unit.server.share_members import (
     ACCEPT,
@@ -31,7 +25,7 @@ from tests.unit.server.share_members import (
     offsets_in,
     share_broker,
 )
-from tests.unit.storage.batches import NOW_MS, batch_bytes
+from tests.unit.storage.batches import batch_bytes
 
 if TYPE_CHECKING:
     from tests.unit.server.harness import Broker
@@ -305,58 +299,3 @@ def test_share_groups_can_be_switched_off(
     monkeypatch.setattr(type(broker.metadata), "features", lambda _: ({}, 0))
 
     assert ann.fetch().error_code == UnsupportedVersion.code
-
-
-# Transactions.
-
-
-def aborted_then_plain(broker: Broker) -> None:
-    """Offsets 0 and 1 are of an aborted transaction, 2 is its marker, 3 is plain."""
-    partition = broker.partition()
-    records = batch_bytes(records=2, pid=7, epoch=0, sequence=0, is_transactional=True)
-    partition.append_as_leader(bytearray(records), NOW_MS, 0, origin=AppendOrigin.COORDINATOR)
-    marker = WritableTxnMarker(
-        producer_id=7,
-        producer_epoch=0,
-        transaction_result=False,
-        topics=[WritableTxnMarkerTopic(name="orders", partition_indexes=[0])],
-    )
-    broker.ask(WriteTxnMarkersRequest(markers=[marker]))
-    produce(broker, 1)
-    assert partition.log.high_watermark == 4
-
-
-def test_markers_are_for_nobody(broker: Broker, ann: ShareMember) -> None:
-    aborted_then_plain(broker)
-
-    assert ann.take() == {0: [(0, 1, 1), (3, 3, 1)]}
-
-
-def test_what_was_aborted_is_not_for_groups_that_read_what_is_committed(
-    broker: Broker, ann: ShareMember
-) -> None:
-    configure(broker, ("share.isolation.level", "read_committed"))
-    aborted_then_plain(broker)
-
-    assert ann.take() == {0: [(3, 3, 1)]}
-
-
-def test_an_open_transaction_is_waited_for(broker: Broker, ann: ShareMember) -> None:
-    configure(broker, ("share.isolation.level", "read_committed"))
-    records = batch_bytes(records=2, pid=7, epoch=0, sequence=0, is_transactional=True)
-    broker.partition().append_as_leader(
-        bytearray(records), NOW_MS, 0, origin=AppendOrigin.COORDINATOR
-    )
-    call = ann.call_fetch(max_wait_ms=500)
-    assert call.is_pending
-
-    marker = WritableTxnMarker(
-        producer_id=7,
-        producer_epoch=0,
-        transaction_result=True,
-        topics=[WritableTxnMarkerTopic(name="orders", partition_indexes=[0])],
-    )
-    broker.ask(WriteTxnMarkersRequest(markers=[marker]))
-    broker.settle()
-
-    assert acquired(call.response) == {0: [(0, 1, 1)]}
