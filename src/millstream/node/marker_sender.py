@@ -78,16 +78,16 @@ class LocalMarkerSender:
         marker = Marker(
             ended.producer, ended.coordinator_epoch, ended.is_commit, ended.transaction_version
         )
-        self._writer.write(marker, here, partial(self._written, ended, elsewhere))
+        self._writer.write(marker, here, partial(self._written, due, elsewhere))
 
     def _written(
         self,
-        ended: EndedTransaction,
+        due: MarkersDue,
         elsewhere: list[tuple[TopicPartition, ApiError | None]],
         results: list[tuple[TopicPartition, ApiError | None]],
     ) -> None:
-        if self._queue.written(ended, [*elsewhere, *results], self._clock.monotonic_ms()):
-            self._on_written(ended)
+        if self._queue.written(due, [*elsewhere, *results], self._clock.monotonic_ms()):
+            self._on_written(due.ended)
         deadline_ms = self._queue.next_deadline_ms()
         if deadline_ms is not None:
             self._arm(deadline_ms)

@@ -30,10 +30,11 @@ _FENCING: Final = (InvalidProducerEpoch, ProducerFenced, TransactionCoordinatorF
 class _Pending:
     """A transaction and the partitions that do not know its end."""
 
-    __slots__ = ("due_ms", "ended", "remaining", "wait_ms")
+    __slots__ = ("due_ms", "ended", "remaining", "serial", "wait_ms")
 
-    def __init__(self, ended: EndedTransaction, now_ms: int) -> None:
+    def __init__(self, ended: EndedTransaction, now_ms: int, serial: int) -> None:
         self.ended = ended
+        self.serial = serial
         self.remaining = set(ended.partitions)
         self.due_ms: int | None = now_ms
         """None while its markers are being written."""
@@ -45,6 +46,8 @@ class MarkersDue(NamedTuple):
 
     ended: EndedTransaction
     partitions: tuple[TopicPartition, ...]
+    serial: int
+    """An old producer ends one transaction like the next: this tells them apart."""
 
 
 class MarkerQueue:
@@ -52,13 +55,15 @@ class MarkerQueue:
 
     def __init__(self) -> None:
         self._pending: dict[tuple[str, int, int], _Pending] = {}
+        self._serial = 0
 
     def __len__(self) -> int:
         return len(self._pending)
 
     def add(self, ended: EndedTransaction, now_ms: int) -> None:
         """An end is decided."""
-        self._pending[_key(ended)] = _Pending(ended, now_ms)
+        self._serial += 1
+        self._pending[_key(ended)] = _Pending(ended, now_ms, self._serial)
 
     def next_deadline_ms(self) -> int | None:
         """When `take_due` has something; None if never."""
@@ -71,27 +76,28 @@ class MarkerQueue:
         for pending in self._pending.values():
             if pending.due_ms is not None and pending.due_ms <= now_ms:
                 pending.due_ms = None
-                due.append(MarkersDue(pending.ended, tuple(sorted(pending.remaining))))
+                partitions = tuple(sorted(pending.remaining))
+                due.append(MarkersDue(pending.ended, partitions, pending.serial))
         return due
 
     def written(
         self,
-        ended: EndedTransaction,
+        due: MarkersDue,
         results: Iterable[tuple[TopicPartition, ApiError | None]],
         now_ms: int,
     ) -> bool:
         """What became of markers; True if every partition knows the end now."""
-        pending = self._pending.get(_key(ended))
-        if pending is None:
+        pending = self._pending.get(_key(due.ended))
+        if pending is None or pending.serial != due.serial:
             return False
         for partition, error in results:
             if error is None:
                 pending.remaining.discard(partition)
             elif isinstance(error, _FENCING):
-                del self._pending[_key(ended)]
+                del self._pending[_key(due.ended)]
                 return False
         if not pending.remaining:
-            del self._pending[_key(ended)]
+            del self._pending[_key(due.ended)]
             return True
         pending.due_ms = now_ms + pending.wait_ms
         pending.wait_ms = min(pending.wait_ms * 2, RETRY_MAX_MS)
