@@ -91,7 +91,7 @@ class Network:
                 break
             respond = self._responder(partial(answered, place), finish)
             self._schedule.after(delay_ms, partial(self._deliver, each, client_id, respond))
-            self._perhaps_again(each, client_id)
+            self._perhaps_again(each, client_id, delay_ms)
         is_broken = broken_at is not None
         self._schedule.after(self._random.randint(200, 3_000) if is_broken else PATIENCE_MS, finish)
 
@@ -106,11 +106,12 @@ class Network:
 
         return respond
 
-    def _perhaps_again(self, ask: Ask, client_id: str) -> None:
+    def _perhaps_again(self, ask: Ask, client_id: str, delay_ms: int) -> None:
+        """Never before it came the first time: nothing overtakes what was sent before it."""
         since = _GUARDED.get(type(ask.message))
         if since is not None and ask.version >= since and self._random.random() < self.loss:
-            delay_ms = self._random.randint(0, 15_000)
-            self._schedule.after(delay_ms, lambda: self._deliver(ask, client_id, lambda _: None))
+            again_ms = self._random.randint(delay_ms, 15_000)
+            self._schedule.after(again_ms, lambda: self._deliver(ask, client_id, lambda _: None))
 
     def _deliver(self, ask: Ask, client_id: str, respond: Callable[[Any], None]) -> None:
         listener = _Listener()
