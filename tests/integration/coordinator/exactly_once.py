@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import signal
 import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from millstream.clock import SystemClock
@@ -155,7 +155,7 @@ class Drama:
             for name, worker in list(self._workers.items()):
                 if worker.poll() is not None:
                     self._start_worker(name)  # It was fenced: its successor took over.
-            signal.sigtimedwait([], min(left_ms, 100) / 1000)
+            Event().wait(min(left_ms, 100) / 1000)
 
     def _kill_broker(self) -> None:
         self._broker.close()

@@ -45,9 +45,9 @@ def test_a_seed_runs_the_same_way_twice() -> None:
     runs = []
     for _ in range(2):
         world = World(7)
-        world.network.trace = []
+        world.begin_trace()
         world.run()
-        runs.append(world.network.trace)
+        runs.append(world.trace)
 
     assert runs[0] == runs[1]
     assert len(runs[0]) > 100

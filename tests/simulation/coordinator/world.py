@@ -53,6 +53,15 @@ class World:
         self.workers: list[Worker] = []
         self._count = 0
 
+    def begin_trace(self) -> None:
+        """Keep the messages from now on."""
+        self.network.trace = []
+
+    @property
+    def trace(self) -> list[str]:
+        """The messages that were kept."""
+        return self.network.trace or []
+
     def run(self) -> None:
         """Trouble, then calm; raises AssertionError if a promise is broken."""
         self._populate()

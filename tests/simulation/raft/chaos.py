@@ -61,6 +61,15 @@ class Chaos:
             acts += [(1, self.upgrade)]
         self._acts = acts
 
+    def begin_trace(self) -> None:
+        """Keep the messages from now on."""
+        self.cluster.wire_log = []
+
+    @property
+    def trace(self) -> list[str]:
+        """The messages that were kept."""
+        return self.cluster.wire_log or []
+
     def run(self) -> None:
         """Abuse, then peace."""
         self.cluster.build(self.founders, is_dynamic=self.is_dynamic)

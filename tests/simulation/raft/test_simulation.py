@@ -50,9 +50,9 @@ def test_a_seed_runs_the_same_way_twice() -> None:
     runs = []
     for _ in range(2):
         chaos = Chaos(7)
-        chaos.cluster.wire_log = []
+        chaos.begin_trace()
         chaos.run()
-        runs.append(chaos.cluster.wire_log)
+        runs.append(chaos.trace)
 
     assert runs[0] == runs[1]
     assert len(runs[0]) > 100

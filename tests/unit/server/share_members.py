@@ -31,6 +31,7 @@ from millstream.types import Uuid
 from tests.unit.server.fakes import Call, Client
 from tests.unit.server.harness import Broker
 from tests.unit.server.requests import alter_request
+from tests.unit.storage.batches import batch_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -239,3 +240,8 @@ def ack_codes(response: ShareFetchResponse) -> dict[int, int]:
         for topic in response.responses
         for partition in topic.partitions
     }
+
+
+def produce(broker: Broker, count: int = 3, partition: int = 0) -> None:
+    """Some records for whoever takes them."""
+    broker.produce(batch_bytes(records=count), partition=partition)

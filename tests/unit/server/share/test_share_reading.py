@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 from millstream.errors import (
     NotCoordinator,
 )
@@ -21,37 +19,16 @@ from tests.unit.server.share_members import (
     acquired,
     configure,
     offsets_in,
-    share_broker,
+    produce,
 )
 from tests.unit.storage.batches import NOW_MS, batch_bytes
 
 if TYPE_CHECKING:
+    import pytest
+
     from tests.unit.server.harness import Broker
 
 LOCK_MS = 30_000
-
-
-@pytest.fixture
-def broker() -> Broker:
-    return share_broker()
-
-
-@pytest.fixture
-def ann(broker: Broker) -> ShareMember:
-    member = ShareMember(broker)
-    member.join()
-    return member
-
-
-@pytest.fixture
-def bob(broker: Broker) -> ShareMember:
-    member = ShareMember(broker, "bob")
-    member.join()
-    return member
-
-
-def produce(broker: Broker, count: int = 3, partition: int = 0) -> None:
-    broker.produce(batch_bytes(records=count), partition=partition)
 
 
 # Transactions.

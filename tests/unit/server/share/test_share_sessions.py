@@ -20,37 +20,13 @@ from tests.unit.server.share_members import (
     acquired,
     codes,
     configure,
-    share_broker,
+    produce,
 )
-from tests.unit.storage.batches import batch_bytes
 
 if TYPE_CHECKING:
     from tests.unit.server.harness import Broker
 
 LOCK_MS = 30_000
-
-
-@pytest.fixture
-def broker() -> Broker:
-    return share_broker()
-
-
-@pytest.fixture
-def ann(broker: Broker) -> ShareMember:
-    member = ShareMember(broker)
-    member.join()
-    return member
-
-
-@pytest.fixture
-def bob(broker: Broker) -> ShareMember:
-    member = ShareMember(broker, "bob")
-    member.join()
-    return member
-
-
-def produce(broker: Broker, count: int = 3, partition: int = 0) -> None:
-    broker.produce(batch_bytes(records=count), partition=partition)
 
 
 def test_a_session_remembers_its_partitions(broker: Broker, ann: ShareMember) -> None:
