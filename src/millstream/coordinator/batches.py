@@ -40,8 +40,15 @@ def encode_batches(
         return _split(codec, records, wall_ms, stamp, size_max)
     builder = RecordBatchBuilder(1024)
     for record in records:
-        builder.append(wall_ms, *codec.encode(*record))
+        builder.append(wall_ms, *encode_record(codec, record))
     return ((_build(builder, stamp), records),)
+
+
+def encode_record(
+    codec: CoordinatorRecords, record: CoordinatorRecord
+) -> tuple[bytes, bytes | None]:
+    """Key and value of a record."""
+    return record.encoded or codec.encode(record.key, record.value, record.version)
 
 
 def _split(
@@ -53,7 +60,7 @@ def _split(
 ) -> Iterator[tuple[bytearray, Sequence[CoordinatorRecord]]]:
     builder, size, first = RecordBatchBuilder(1024), _BATCH_OVERHEAD, 0
     for place, record in enumerate(records):
-        key, value = codec.encode(record.key, record.value, record.version)
+        key, value = encode_record(codec, record)
         size += len(key) + (0 if value is None else len(value)) + _RECORD_OVERHEAD
         if size > size_max and place > first:
             yield _build(builder, stamp), records[first:place]

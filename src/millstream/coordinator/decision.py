@@ -44,6 +44,8 @@ class CoordinatorRecord(NamedTuple):
     value: Message | None
     version: int = 0
     """The version of the value."""
+    encoded: tuple[bytes, bytes | None] | None = None
+    """Both as bytes, of kinds of records that are written so often that it pays."""
 
 
 class Decision(NamedTuple, Generic[T]):
@@ -58,3 +60,8 @@ class Decision(NamedTuple, Generic[T]):
     """False if the state machine has changed its state already, as classic groups do."""
     is_atomic: bool = True
     """False if the records may be spread over several batches, as those of a cleanup may."""
+    may_wait: bool = False
+    """Whether the records may be written, and replayed, with those of other decisions of this turn.
+
+    Only if nothing that such a decision looks at is changed by such records: offset commits.
+    """

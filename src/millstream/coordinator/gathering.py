@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
+from millstream.errors import ApiError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -32,3 +34,22 @@ def gather(
 
     for place, key in enumerate(keys):
         ask(key, answerer(place))
+
+
+def gather_or_fail(
+    keys: Sequence[K],
+    ask: Callable[[K, Callable[[T | ApiError], None]], None],
+    fail: Callable[[K, ApiError], T],
+    done: Callable[[list[T]], None],
+) -> None:
+    """The same where each may fail for itself, which `fail` puts into an answer."""
+
+    def gathered(found: list[T | ApiError]) -> None:
+        done(
+            [
+                fail(key, each) if isinstance(each, ApiError) else each
+                for key, each in zip(keys, found, strict=True)
+            ]
+        )
+
+    gather(keys, ask, gathered)

@@ -4,7 +4,8 @@ A coordinator's facade asks it to `write` or `read`; `node` tells it which parti
 leads and calls `tick`. It runs on the thread that owns the logs. A decision is replayed as soon as
 it is in the log, so the next request sees it; its answer, and every answer after it, waits until
 the records are committed. So nobody is told what could still be lost, and there is one state, not
-one per offset.
+one per offset. Decisions that may wait are gathered until the end of the loop's turn and written
+as one batch; whatever else is asked of their partition meanwhile has them written first.
 """
 
 from __future__ import annotations
@@ -13,13 +14,12 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from millstream.coordinator.batches import encode_batches
 from millstream.coordinator.decision import Decision, Moment
-from millstream.coordinator.failures import coordinator_error
 from millstream.coordinator.loading import ShardLoader
 from millstream.coordinator.ports import CoordinatorShard
 from millstream.coordinator.routing import partition_for
 from millstream.coordinator.shard_context import ShardContext, ShardState
+from millstream.coordinator.writing import LOADED_ANEW, ShardWriter
 from millstream.errors import (
     ApiError,
     CoordinatorLoadInProgress,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
 
     from millstream.clock import Clock
-    from millstream.coordinator.decision import CoordinatorRecord, ProducerStamp
+    from millstream.coordinator.decision import ProducerStamp
     from millstream.coordinator.ports import PartitionStore
     from millstream.coordinator.timers import TimerAction
     from millstream.protocol.records_framing import CoordinatorRecords
@@ -64,20 +64,27 @@ class CoordinatorRuntime(Generic[S]):
         arm: Callable[[int], object],
         write_timeout_ms: int,
     ) -> None:
-        """`defer` is the loop's `call_soon`; `arm` asks for a `tick` at a monotonic time.
+        """`defer` calls something in the loop's next turn; `arm` asks for a `tick` at a time.
 
         `make_shard` gets the partition and its leader epoch. `partition_count` is None as long as
         the topic does not exist.
         """
         self._topic = topic
-        self._codec = codec
         self._make_shard = make_shard
-        self._store = store
         self._partition_count = partition_count
         self._clock = clock
         self._arm = arm
-        self._write_timeout_ms = write_timeout_ms
         self._loader = ShardLoader[S](topic, codec, store, clock, defer)
+        self._writer = ShardWriter[S](
+            topic,
+            codec,
+            store,
+            clock,
+            defer,
+            arm,
+            write_timeout_ms=write_timeout_ms,
+            on_misfit=self._load_anew,
+        )
         self._contexts: dict[int, ShardContext[S]] = {}
 
     # Asking.
@@ -97,6 +104,30 @@ class CoordinatorRuntime(Generic[S]):
             done(error)
             return
         self._write(context, decide, done, stamp)
+
+    def gather(
+        self,
+        key: str,
+        decide: Callable[[S, Moment], Decision[T]],
+        done: Callable[[T | ApiError], None],
+    ) -> None:
+        """As `write`, for who often decides something that may wait until the turn's end."""
+        try:
+            context = self._active(self._partition_for(key))
+        except ApiError as error:
+            done(error)
+            return
+        writer = self._writer
+        now = writer.turn or writer.begin_turn()
+        decision = self._decide(context, decide, done, now)
+        if decision is None:
+            return
+        if decision.may_wait and decision.records:
+            writer.share(context, decision, done, now)
+        elif writer.flush(context):
+            writer.write(context, decision, done, None, now)
+        else:
+            done(LOADED_ANEW)
 
     def read(
         self,
@@ -145,25 +176,24 @@ class CoordinatorRuntime(Generic[S]):
         done: Callable[[ApiError | None], None],
     ) -> None:
         """Write a transaction's marker into a partition, and make it true."""
-        kind = ControlType.COMMIT if is_committed else ControlType.ABORT
         try:
             context = self._active(partition)
         except ApiError as error:
             done(error)
             return
-        batch = end_txn_marker(
-            EndTxnMarker(kind, coordinator_epoch),
+        marker = end_txn_marker(
+            EndTxnMarker(
+                ControlType.COMMIT if is_committed else ControlType.ABORT, coordinator_epoch
+            ),
             producer_id=stamp.producer_id,
             producer_epoch=stamp.producer_epoch,
             timestamp=self._clock.wall_ms(),
         )
-        try:
-            self._append(context, bytearray(batch), transaction_version)
-        except ApiError as error:
-            done(error)
-            return
-        context.shard.replay_end_of_transaction(stamp, is_committed=is_committed)
-        self._when_committed(context, done)
+
+        def replay() -> None:
+            context.shard.replay_end_of_transaction(stamp, is_committed=is_committed)
+
+        self._writer.write_marker(context, marker, transaction_version, replay, done)
 
     # Leadership.
 
@@ -246,115 +276,30 @@ class CoordinatorRuntime(Generic[S]):
         done: Callable[[T | ApiError], None],
         stamp: ProducerStamp | None,
     ) -> None:
+        if not self._writer.flush(context):
+            done(LOADED_ANEW)
+            return
         now = Moment(self._clock.monotonic_ms(), self._clock.wall_ms())
+        decision = self._decide(context, decide, done, now)
+        if decision is not None:
+            self._writer.write(context, decision, done, stamp, now)
+
+    def _decide(
+        self,
+        context: ShardContext[S],
+        decide: Callable[[S, Moment], Decision[T]],
+        done: Callable[[T | ApiError], None],
+        now: Moment,
+    ) -> Decision[T] | None:
+        """A decision; None if there is none and `done` knows why."""
         try:
-            decision = decide(context.shard, now)
+            return decide(context.shard, now)
         except ApiError as error:
             done(error)
-            return
         except Exception as error:
             _logger.exception("%s-%s could not decide", self._topic, context.partition)
             done(UnknownServerError(f"the coordinator failed: {error!r}"))
-            return
-        try:
-            self._record(context, decision, stamp, now.wall_ms)
-        except ApiError as error:
-            self._complete(context, decision, done, coordinator_error(error))
-            return
-        self._when_committed(context, partial(self._complete, context, decision, done))
-        self._arm_for(context)
-
-    def _complete(
-        self,
-        context: ShardContext[S],
-        decision: Decision[T],
-        done: Callable[[T | ApiError], None],
-        error: ApiError | None,
-    ) -> None:
-        """A decision is committed, or cannot be."""
-        if decision.on_committed is not None:
-            decision.on_committed(error)
-            self._arm_for(context)
-        done(decision.response if error is None else error)
-
-    def _record(
-        self,
-        context: ShardContext[S],
-        decision: Decision[T],
-        stamp: ProducerStamp | None,
-        wall_ms: int,
-    ) -> None:
-        """Write and replay the records of a decision; raises if nothing of them was written."""
-        records = decision.records
-        if not records:
-            return
-        size_max = None if decision.is_atomic else self._store.batch_size_max(context.partition)
-        for batch, part in encode_batches(self._codec, records, wall_ms, stamp, size_max):
-            self._append(context, batch)
-            if decision.is_replayed:
-                self._replay(context, part, stamp)
-
-    def _replay(
-        self,
-        context: ShardContext[S],
-        records: Iterable[CoordinatorRecord],
-        stamp: ProducerStamp | None,
-    ) -> None:
-        replay = context.shard.replay
-        try:
-            for key, value, _ in records:
-                replay(key, value, stamp)
-        except Exception as error:
-            _logger.exception("%s-%s: a record does not fit", self._topic, context.partition)
-            # The log is right and the state is not: begin again from the log.
-            self._fail(context, CoordinatorNotAvailable("the state is loaded anew"))
-            self._contexts.pop(context.partition, None)
-            self.elected(context.partition, context.epoch)
-            raise CoordinatorNotAvailable("the state is loaded anew") from error
-
-    def _append(
-        self, context: ShardContext[S], batch: bytearray, transaction_version: int = 2
-    ) -> None:
-        end_offset = -1
-
-        def done(error: ApiError | None) -> None:
-            context.inflight_count -= 1
-            context.committed(end_offset, None if error is None else coordinator_error(error))
-
-        appended = self._store.append(
-            context.partition,
-            context.epoch,
-            batch,
-            done,
-            timeout_ms=self._write_timeout_ms,
-            transaction_version=transaction_version,
-        )
-        end_offset = context.end_offset = appended.end_offset
-        if appended.is_committed:
-            context.safe_offset = end_offset
-            context.committed(end_offset, None)
-        else:
-            context.inflight_count += 1
-
-    def _when_committed(
-        self, context: ShardContext[S], complete: Callable[[ApiError | None], None]
-    ) -> None:
-        end_offset = context.end_offset
-        if end_offset == context.safe_offset:
-            complete(None)
-        elif self._store.is_committed(context.partition, end_offset):
-            context.safe_offset = end_offset
-            complete(None)
-        elif context.inflight_count:
-            context.wait(complete)
-        else:
-            # A write before this one was not committed in time, or by the leader before.
-            complete(CoordinatorNotAvailable("earlier records are not committed yet; try again"))
-
-    def _arm_for(self, context: ShardContext[S]) -> None:
-        deadline_ms = context.shard.timers.next_deadline_ms
-        if deadline_ms is not None and context.state is ShardState.ACTIVE:
-            self._arm(deadline_ms)
+        return None
 
     # Loading.
 
@@ -364,12 +309,18 @@ class CoordinatorRuntime(Generic[S]):
             return
         context.state = ShardState.ACTIVE
         context.shard.loaded(self._clock.monotonic_ms())
-        self._arm_for(context)
+        self._writer.arm_for(context)
 
     def _fail(self, context: ShardContext[S], error: MillstreamError) -> None:
         _logger.error("%s-%s cannot be loaded: %s", self._topic, context.partition, error)
         context.state = ShardState.FAILED
         context.abandon(CoordinatorNotAvailable(f"{self._topic} could not be loaded"))
+
+    def _load_anew(self, context: ShardContext[S]) -> None:
+        """The log is right and the state is not: begin again from the log."""
+        self._fail(context, LOADED_ANEW)
+        self._contexts.pop(context.partition, None)
+        self.elected(context.partition, context.epoch)
 
     def _close(self, context: ShardContext[S]) -> None:
         was_active = context.state is ShardState.ACTIVE

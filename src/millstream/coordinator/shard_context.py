@@ -11,6 +11,7 @@ from millstream.coordinator.ports import CoordinatorShard
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from millstream.coordinator.shared_batch import SharedBatch
     from millstream.errors import ApiError
 
 S = TypeVar("S", bound=CoordinatorShard)
@@ -37,6 +38,7 @@ class ShardContext(Generic[S]):
         "partition",
         "safe_offset",
         "shard",
+        "shared",
         "state",
     )
 
@@ -52,6 +54,8 @@ class ShardContext(Generic[S]):
         """An offset before which everything was found to be committed."""
         self.inflight_count = 0
         """Writes that are in the log and not committed; each will say when they are."""
+        self.shared: SharedBatch | None = None
+        """What this turn's decisions write together, while it is not written."""
         self._waiting: deque[tuple[int, Callable[[ApiError | None], None]]] = deque()
 
     def wait(self, complete: Callable[[ApiError | None], None]) -> None:
@@ -64,7 +68,10 @@ class ShardContext(Generic[S]):
             self._waiting.popleft()[1](error)
 
     def abandon(self, error: ApiError) -> None:
-        """Nothing more will be known here."""
+        """Nothing more will be known here, or written."""
         waiting, self._waiting = self._waiting, deque()
         for _, complete in waiting:
             complete(error)
+        shared, self.shared = self.shared, None
+        if shared is not None:
+            shared.complete(error)

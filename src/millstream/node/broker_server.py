@@ -159,7 +159,7 @@ class BrokerServer:
             broker_epoch=lambda: self.broker_epoch,
             clock=self._clock,
             random=self._random,
-            defer=self._loop.call_soon,
+            defer=self._sockets.processor.defer,
             call_later=lambda delay_ms, call: self._loop.call_later(delay_ms / 1000, call),
             arm=self._coordinators_alarm.advance,
         )

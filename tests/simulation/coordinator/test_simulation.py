@@ -66,7 +66,7 @@ def answer_at_once(runtime: object, context: object, complete: Callable[[None], 
         ("millstream.storage.producer_entry.ProducerEntry.find", lambda *_: None, 0),
         ("millstream.coordinator.group.consumer.group.ConsumerGroup.is_free", lambda *_: True, 4),
         ("millstream.coordinator.group.offsets.tables.PendingOffsets.has", lambda *_: False, 15),
-        ("millstream.coordinator.runtime.CoordinatorRuntime._when_committed", answer_at_once, 11),
+        ("millstream.coordinator.writing.ShardWriter._when_committed", answer_at_once, 11),
         (
             "millstream.coordinator.transaction.shard.TransactionShard._look_again",
             lambda *_: None,

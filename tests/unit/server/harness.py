@@ -221,8 +221,10 @@ class Broker:
         return Call(request, (apis or self.apis).handle(request))
 
     def ask(self, message: Message, version: int | None = None, **how: Any) -> Any:
-        """Send a request that is answered at once."""
+        """Send a request that is answered at once, or at the end of the loop's turn."""
         call = self.call(message, version, **how)
+        if call.is_pending:
+            self.settle()
         assert not call.is_pending, message
         return call.response
 

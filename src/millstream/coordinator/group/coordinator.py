@@ -8,9 +8,17 @@ here waits: an answer may come before the call returns, or much later.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from millstream.coordinator.decision import ProducerStamp
+from millstream.coordinator.gathering import gather_or_fail
+from millstream.coordinator.group.offsets.commit import (
+    commit_of,
+    commit_of_transaction,
+    commit_response,
+    txn_commit_response,
+)
+from millstream.coordinator.group.replies import Reply
 from millstream.errors import (
     ApiError,
     CoordinatorLoadInProgress,
@@ -35,6 +43,7 @@ if TYPE_CHECKING:
 
     from millstream.coordinator.decision import Caller, Decision, Moment
     from millstream.coordinator.group.config import GroupConfig
+    from millstream.coordinator.group.offsets.commit import ErrorCodes, OffsetCommit
     from millstream.coordinator.group.ports import OffsetsTransactions
     from millstream.coordinator.group.shard import GroupShard
     from millstream.coordinator.runtime import CoordinatorRuntime
@@ -107,7 +116,7 @@ class GroupCoordinator:
         elif not low <= request.session_timeout_ms <= high:
             done(InvalidSessionTimeout(f"the session timeout must be from {low} to {high} ms"))
         else:
-            reply = _Reply(done)
+            reply = Reply(done)
 
             def decide(shard: GroupShard, now: Moment) -> Decision[JoinGroupResponse | None]:
                 return shard.join_group(request, caller, reply.give, now)
@@ -121,7 +130,7 @@ class GroupCoordinator:
         if not request.group_id:
             done(InvalidGroupId("the group id is empty"))
             return
-        reply = _Reply(done)
+        reply = Reply(done)
 
         def decide(shard: GroupShard, now: Moment) -> Decision[SyncGroupResponse | None]:
             return shard.sync_group(request, reply.give, now)
@@ -192,7 +201,9 @@ class GroupCoordinator:
                 group_id=group_id, error_code=error.code, error_message=str(error)
             )
 
-        _gather(groups, ask, fail, lambda found: done(ConsumerGroupDescribeResponse(groups=found)))
+        gather_or_fail(
+            groups, ask, fail, lambda found: done(ConsumerGroupDescribeResponse(groups=found))
+        )
 
     def describe_groups(
         self, groups: Sequence[str], caller: Caller, done: Callable[[DescribeGroupsResponse], None]
@@ -209,7 +220,7 @@ class GroupCoordinator:
         def fail(group_id: str, error: ApiError) -> DescribedGroup:
             return DescribedGroup(group_id=group_id, error_code=error.code)
 
-        _gather(groups, ask, fail, lambda found: done(DescribeGroupsResponse(groups=found)))
+        gather_or_fail(groups, ask, fail, lambda found: done(DescribeGroupsResponse(groups=found)))
 
     def list_groups(
         self, request: ListGroupsRequest, caller: Caller, done: Done[ListGroupsResponse]
@@ -249,7 +260,7 @@ class GroupCoordinator:
             return DeletableGroupResult(group_id=group_id, error_code=error.code)
 
         unique = list(dict.fromkeys(groups))
-        _gather(unique, ask, fail, lambda found: done(DeleteGroupsResponse(results=found)))
+        gather_or_fail(unique, ask, fail, lambda found: done(DeleteGroupsResponse(results=found)))
 
     # Offsets.
 
@@ -257,13 +268,25 @@ class GroupCoordinator:
         self, request: OffsetCommitRequest, caller: Caller, done: Done[OffsetCommitResponse]
     ) -> None:
         """Store how far a group has read."""
+        commit = commit_of(request, caller.version)
 
-        def decide(shard: GroupShard, now: Moment) -> Decision[OffsetCommitResponse]:
-            decision = shard.offsets.commit(request, caller, now)
+        def answered(outcome: ErrorCodes | ApiError) -> None:
+            if not isinstance(outcome, ApiError):
+                done(commit_response(commit, outcome))
+            else:
+                done(outcome)
+
+        self.commit(commit, caller.version, answered)
+
+    def commit(self, commit: OffsetCommit, version: int, done: Done[ErrorCodes]) -> None:
+        """The same for who reads and writes frames himself; `version` is that of OffsetCommit."""
+
+        def decide(shard: GroupShard, now: Moment) -> Decision[ErrorCodes]:
+            decision = shard.offsets.commit(commit, version, now)
             shard.watch_expiry(now.now_ms)
             return decision
 
-        self._runtime.write(request.group_id, decide, done)
+        self._runtime.gather(commit.group_id, decide, done)
 
     def commit_txn_offsets(
         self, request: TxnOffsetCommitRequest, caller: Caller, done: Done[TxnOffsetCommitResponse]
@@ -273,17 +296,24 @@ class GroupCoordinator:
             done(InvalidGroupId("the group id is empty"))
             return
         stamp = ProducerStamp(request.producer_id, request.producer_epoch)
+        commit = commit_of_transaction(request, caller.version)
 
-        def decide(shard: GroupShard, now: Moment) -> Decision[TxnOffsetCommitResponse]:
-            decision = shard.offsets.commit_in_transaction(request, caller, now)
+        def decide(shard: GroupShard, now: Moment) -> Decision[ErrorCodes]:
+            decision = shard.offsets.commit_in_transaction(commit, caller.version, now)
             shard.watch_expiry(now.now_ms)
             return decision
+
+        def answered(outcome: ErrorCodes | ApiError) -> None:
+            if not isinstance(outcome, ApiError):
+                done(txn_commit_response(commit, outcome))
+            else:
+                done(outcome)
 
         def verified(error: ApiError | None) -> None:
             if error is not None:
                 done(error)
             else:
-                self._runtime.write(request.group_id, decide, done, stamp=stamp)
+                self._runtime.write(request.group_id, decide, answered, stamp=stamp)
 
         self._transactions.verify(
             request.transactional_id,
@@ -317,7 +347,7 @@ class GroupCoordinator:
             code = NotCoordinator.code if isinstance(error, RequestTimedOut) else error.code
             return OffsetFetchResponseGroup(group_id=group.group_id, error_code=code)
 
-        _gather(groups, ask, fail, done)
+        gather_or_fail(groups, ask, fail, done)
 
     def delete_offsets(
         self, request: OffsetDeleteRequest, caller: Caller, done: Done[OffsetDeleteResponse]
@@ -342,46 +372,3 @@ class GroupCoordinator:
             offsets += shard.offsets.committed.count
             groups.update((group.type.value, group.state_name) for group in shard.groups.values())
         return GroupCounts(groups, offsets)
-
-
-class _Reply(Generic[T]):
-    """An answer that is given once: by who was asked, or by who let the asker wait."""
-
-    __slots__ = ("_done",)
-
-    def __init__(self, done: Done[T]) -> None:
-        self._done: Done[T] | None = done
-
-    def give(self, answer: T | ApiError) -> None:
-        """Answer, unless somebody was quicker."""
-        done, self._done = self._done, None
-        if done is not None:
-            done(answer)
-
-    def give_unless_parked(self, answer: T | ApiError | None) -> None:
-        """Answer with the outcome of a decision; None says that the answer comes later."""
-        if answer is not None:
-            self.give(answer)
-
-
-K = TypeVar("K")
-
-
-def _gather(
-    keys: Sequence[K],
-    ask: Callable[[K, Done[T]], None],
-    fail: Callable[[K, ApiError], T],
-    done: Callable[[list[T]], None],
-) -> None:
-    """Ask for every key and answer, in their order, when all answers are there."""
-    answers: dict[int, T] = {}
-    if not keys:
-        done([])
-
-    def answered(place: int, answer: T | ApiError) -> None:
-        answers[place] = fail(keys[place], answer) if isinstance(answer, ApiError) else answer
-        if len(answers) == len(keys):
-            done([answers[each] for each in range(len(keys))])
-
-    for place, key in enumerate(keys):
-        ask(key, lambda answer, place=place: answered(place, answer))  # type: ignore[misc]  # mypy: default in lambda

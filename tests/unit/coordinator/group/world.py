@@ -170,6 +170,10 @@ class World:
         )
         self.groups = GroupCoordinator(self.runtime, self.config, self.transactions)
         self.runtime.elected(0, self._epoch)
+        self.end_turn()
+
+    def end_turn(self) -> None:
+        """Let everything deferred happen."""
         while self._deferred:
             self._deferred.popleft()()
 
@@ -238,6 +242,7 @@ class World:
         )
         answers: list[OffsetCommitResponse | ApiError] = []
         self.groups.commit_offsets(request, Caller("c", "/host", version), answers.append)
+        self.end_turn()
         return answers
 
     def commit_txn(

@@ -24,54 +24,41 @@ from millstream.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from millstream.protocol.messages.offset_commit import (
-    OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
-)
 from millstream.protocol.messages.offset_delete import (
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from millstream.protocol.messages.txn_offset_commit import (
-    TxnOffsetCommitResponse,
-    TxnOffsetCommitResponsePartition,
-    TxnOffsetCommitResponseTopic,
-)
 from millstream.types import Uuid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
+    from typing import TypeAlias
 
-    from millstream.coordinator.decision import Caller, CoordinatorRecord, Moment, ProducerStamp
+    from millstream.coordinator.decision import CoordinatorRecord, Moment, ProducerStamp
     from millstream.coordinator.group.config import GroupConfig
+    from millstream.coordinator.group.consumer.ports import SubscribableTopics
     from millstream.coordinator.group.group import CommitCheck, Group
+    from millstream.coordinator.group.offsets.commit import ErrorCodes, OffsetCommit
     from millstream.coordinator.group.offsets.expiry import Expired
-    from millstream.coordinator.group.ports import TopicsView
     from millstream.protocol.messages.classic_group_records import (
         LegacyOffsetCommitKey,
         LegacyOffsetCommitValue,
         OffsetCommitKey,
         OffsetCommitValue,
     )
-    from millstream.protocol.messages.offset_commit import (
-        OffsetCommitRequest,
-        OffsetCommitRequestTopic,
-    )
     from millstream.protocol.messages.offset_delete import (
         OffsetDeleteRequest,
         OffsetDeleteRequestTopic,
     )
-    from millstream.protocol.messages.txn_offset_commit import (
-        TxnOffsetCommitRequest,
-        TxnOffsetCommitRequestTopic,
-    )
+
+    _ResolvedTopic: TypeAlias = tuple[str, Uuid, int]
+    """A topic's name, id and number of partitions."""
 
 NOT_FOUND_SINCE: Final = 9
 """The version of OffsetCommit that knows GROUP_ID_NOT_FOUND."""
-COMMIT_TOPIC_IDS_SINCE: Final = 10
-TXN_TOPIC_IDS_SINCE: Final = 6
+_RESOLVED_MAX: Final = 10_000
+"""How many topics are remembered."""
 
 
 class OffsetManager:
@@ -80,7 +67,7 @@ class OffsetManager:
     def __init__(
         self,
         config: GroupConfig,
-        topics: TopicsView,
+        topics: SubscribableTopics,
         groups: Mapping[str, Group],
         create_group: Callable[[str], object],
     ) -> None:
@@ -91,74 +78,111 @@ class OffsetManager:
         self._create_group = create_group
         self.committed = CommittedOffsets()
         self.pending = PendingOffsets()
+        self._resolved: dict[str | bytes, _ResolvedTopic] = {}
+        self._resolved_of: object = None
 
     # Committing.
 
-    def commit(
-        self, request: OffsetCommitRequest, caller: Caller, now: Moment
-    ) -> Decision[OffsetCommitResponse]:
-        """Store how far a group has read."""
-        generation = request.generation_id_or_member_epoch
-        group = self._groups.get(request.group_id)
+    def commit(self, commit: OffsetCommit, version: int, now: Moment) -> Decision[ErrorCodes]:
+        """Store how far a group has read; `version` is the API's."""
+        generation = commit.generation
+        group = self._groups.get(commit.group_id)
         if group is None and generation >= 0:
-            if caller.version >= NOT_FOUND_SINCE:
-                raise GroupIdNotFound(f"there is no group {request.group_id}")
-            raise IllegalGeneration(f"there is no group {request.group_id}")
+            if version >= NOT_FOUND_SINCE:
+                raise GroupIdNotFound(f"there is no group {commit.group_id}")
+            raise IllegalGeneration(f"there is no group {commit.group_id}")
         check = None
         if group is not None:
-            origin = CommitOrigin(
-                request.member_id, request.group_instance_id, generation, caller.version, False
-            )
+            origin = CommitOrigin(commit.member_id, commit.instance_id, generation, version, False)
             check = group.validate_offset_commit(origin, now.now_ms)
         expire_ms = NO_EXPIRY
-        if request.retention_time_ms != NO_EXPIRY:
-            expire_ms = now.wall_ms + request.retention_time_ms
-        commit = _Commit(self, request.group_id, check, now.wall_ms, expire_ms)
-        uses_ids = caller.version >= COMMIT_TOPIC_IDS_SINCE
-        topics = [
-            OffsetCommitResponseTopic(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partitions=[
-                    OffsetCommitResponsePartition(partition_index=index, error_code=code)
-                    for index, code in commit.decide(topic, uses_ids=uses_ids)
-                ],
-            )
-            for topic in request.topics
-        ]
-        return Decision(OffsetCommitResponse(topics=topics), commit.records)
+        if commit.retention_ms != NO_EXPIRY:
+            expire_ms = now.wall_ms + commit.retention_ms
+        codes, records = self._decide(commit, check, now.wall_ms, expire_ms)
+        # The first commit of a name makes its group, which other commits look at.
+        return Decision(codes, records, may_wait=group is not None)
 
     def commit_in_transaction(
-        self, request: TxnOffsetCommitRequest, caller: Caller, now: Moment
-    ) -> Decision[TxnOffsetCommitResponse]:
+        self, commit: OffsetCommit, version: int, now: Moment
+    ) -> Decision[ErrorCodes]:
         """Store how far a group will have read when a transaction commits."""
-        generation = request.generation_id_or_member_epoch
-        group = self._groups.get(request.group_id)
+        generation = commit.generation
+        group = self._groups.get(commit.group_id)
         if group is None and generation >= 0:
-            raise IllegalGeneration(f"there is no group {request.group_id}")
+            raise IllegalGeneration(f"there is no group {commit.group_id}")
         check = None
         if group is not None:
-            origin = CommitOrigin(
-                request.member_id, request.group_instance_id, generation, caller.version, True
-            )
+            origin = CommitOrigin(commit.member_id, commit.instance_id, generation, version, True)
             try:
                 check = group.validate_offset_commit(origin, now.now_ms)
             except StaleMemberEpoch as error:
                 raise IllegalGeneration(str(error)) from error
-        commit = _Commit(self, request.group_id, check, now.wall_ms, NO_EXPIRY)
-        uses_ids = caller.version >= TXN_TOPIC_IDS_SINCE
-        topics = [
-            TxnOffsetCommitResponseTopic(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partitions=[
-                    TxnOffsetCommitResponsePartition(partition_index=index, error_code=code)
-                    for index, code in commit.decide(topic, uses_ids=uses_ids)
-                ],
-            )
-            for topic in request.topics
-        ]
-        return Decision(TxnOffsetCommitResponse(topics=topics), commit.records)
+        return Decision(*self._decide(commit, check, now.wall_ms, NO_EXPIRY))
+
+    def _decide(
+        self, commit: OffsetCommit, check: CommitCheck | None, wall_ms: int, expire_ms: int
+    ) -> tuple[ErrorCodes, list[CoordinatorRecord]]:
+        """The errors of a commit, and the records of the partitions without one."""
+        codes: list[int] = []
+        records: list[CoordinatorRecord] = []
+        group_id, metadata_max = commit.group_id, self._config.offset_metadata_max_bytes
+        for topic, partitions in commit.topics:
+            found = self._resolve(topic)
+            if isinstance(found, ApiError):
+                codes += [found.code] * len(partitions)
+                continue
+            name, topic_id, count = found
+            for index, offset, leader_epoch, metadata in partitions:
+                code = 0
+                if not 0 <= index < count:
+                    code = UnknownTopicOrPartition.code
+                elif metadata and len(metadata) > metadata_max:
+                    code = OffsetMetadataTooLarge.code
+                elif check is not None:
+                    code = _refusal(check, name, topic_id, index)
+                codes.append(code)
+                if not code:
+                    records.append(
+                        offset_record(
+                            group_id,
+                            name,
+                            topic_id,
+                            index,
+                            offset,
+                            leader_epoch,
+                            metadata or "",
+                            wall_ms,
+                            expire_ms,
+                        )
+                    )
+        return (() if len(records) == len(codes) else codes), records
+
+    def _resolve(self, topic: str | bytes) -> _ResolvedTopic | ApiError:
+        """Name, id and number of partitions of a topic, or why there are none."""
+        version = self._topics.topics_version
+        if version is not self._resolved_of or len(self._resolved) > _RESOLVED_MAX:
+            self._resolved.clear()
+            self._resolved_of = version
+        found = self._resolved.get(topic)
+        if found is None:
+            looked_up = self._look_up(topic)
+            if isinstance(looked_up, ApiError):
+                return looked_up
+            found = self._resolved[topic] = looked_up
+        return found
+
+    def _look_up(self, topic: str | bytes) -> _ResolvedTopic | ApiError:
+        if isinstance(topic, str):
+            name: str | None = topic
+        else:
+            name = self._topics.topic_name(Uuid(topic))
+            if name is None:
+                return UnknownTopicId(f"there is no topic with id {Uuid(topic)}")
+        assert name is not None
+        count = self._topics.partition_count(name)
+        if count is None:
+            return UnknownTopicOrPartition(f"there is no topic {name}")
+        return name, self._topics.topic_id(name) or Uuid.ZERO, count
 
     # Deleting.
 
@@ -248,79 +272,6 @@ class OffsetManager:
             if is_committed and value is not None:
                 self.committed.put(*place, value)
                 self.pending.supersede(*place, before_serial=serial)
-
-    def resolve(self, name: str, topic_id: Uuid, *, uses_ids: bool) -> tuple[str, Uuid, int]:
-        """Name, id and number of partitions of a topic; raises ApiError if there is none."""
-        if uses_ids:
-            found = self._topics.topic_name(topic_id)
-            if found is None:
-                raise UnknownTopicId(f"there is no topic with id {topic_id}")
-            name = found
-        count = self._topics.partition_count(name)
-        if count is None:
-            raise UnknownTopicOrPartition(f"there is no topic {name}")
-        return name, self._topics.topic_id(name) or Uuid.ZERO, count
-
-    def is_metadata_too_long(self, metadata: str | None) -> bool:
-        """Whether a text is longer than may be committed."""
-        return metadata is not None and len(metadata) > self._config.offset_metadata_max_bytes
-
-
-class _Commit:
-    """One commit while it is decided, partition by partition."""
-
-    __slots__ = ("_check", "_expire_ms", "_group_id", "_manager", "_wall_ms", "records")
-
-    def __init__(
-        self,
-        manager: OffsetManager,
-        group_id: str,
-        check: CommitCheck | None,
-        wall_ms: int,
-        expire_ms: int,
-    ) -> None:
-        self._manager = manager
-        self._group_id = group_id
-        self._check = check
-        self._wall_ms = wall_ms
-        self._expire_ms = expire_ms
-        self.records: list[CoordinatorRecord] = []
-
-    def decide(
-        self, topic: OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic, *, uses_ids: bool
-    ) -> Iterable[tuple[int, int]]:
-        """Each partition of a topic with its error code; makes the records of those without."""
-        try:
-            name, topic_id, count = self._manager.resolve(
-                topic.name, topic.topic_id, uses_ids=uses_ids
-            )
-        except ApiError as error:
-            return [(each.partition_index, error.code) for each in topic.partitions]
-        answers = []
-        for asked in topic.partitions:
-            index = asked.partition_index
-            code = 0
-            if not 0 <= index < count:
-                code = UnknownTopicOrPartition.code
-            elif self._manager.is_metadata_too_long(asked.committed_metadata):
-                code = OffsetMetadataTooLarge.code
-            elif self._check is not None:
-                code = _refusal(self._check, name, topic_id, index)
-            if not code:
-                record = offset_record(
-                    self._group_id,
-                    name,
-                    topic_id,
-                    index,
-                    asked.committed_offset,
-                    asked.committed_leader_epoch,
-                    asked.committed_metadata or "",
-                    self._wall_ms,
-                    self._expire_ms,
-                )
-                self.records.append(record)
-            answers.append((index, code))
-        return answers
 
 
 def _refusal(check: CommitCheck, topic: str, topic_id: Uuid, partition: int) -> int:

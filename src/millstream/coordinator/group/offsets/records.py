@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from functools import lru_cache
+from struct import Struct
+from typing import Final
 
 from millstream.coordinator.decision import CoordinatorRecord
 from millstream.protocol.messages.classic_group_records import (
@@ -11,14 +13,16 @@ from millstream.protocol.messages.classic_group_records import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-
-if TYPE_CHECKING:
-    from millstream.types import Uuid
+from millstream.protocol.records_framing import GROUP_RECORDS
+from millstream.types import Uuid
 
 NO_EXPIRY: Final = -1
 _VERSION: Final = 4
 _VERSION_WITH_EXPIRY: Final = 1
 """The only one that says when an offset expires: from clients that ask for a retention."""
+# Version, offset, leader epoch, a text of no bytes, time of the commit, one tag, which, its length.
+_VALUE_HEAD: Final = Struct(">hqiBqBBB")
+_EMPTY, _ONE_TAG, _TOPIC_ID_TAG, _TOPIC_ID_BYTES = 1, 1, 0, 16
 
 
 def offset_record(
@@ -33,18 +37,40 @@ def offset_record(
     expire_ms: int = NO_EXPIRY,
 ) -> CoordinatorRecord:
     """A group has read a partition up to an offset."""
-    return CoordinatorRecord(
-        OffsetCommitKey(group=group_id, topic=topic, partition=partition),
-        OffsetCommitValue(
-            offset=offset,
-            leader_epoch=leader_epoch,
-            metadata=metadata,
-            commit_timestamp=commit_ms,
-            expire_timestamp=expire_ms,
-            topic_id=topic_id,
-        ),
-        _VERSION if expire_ms == NO_EXPIRY else _VERSION_WITH_EXPIRY,
+    value = OffsetCommitValue(
+        offset=offset,
+        leader_epoch=leader_epoch,
+        metadata=metadata,
+        commit_timestamp=commit_ms,
+        expire_timestamp=expire_ms,
+        topic_id=topic_id,
     )
+    key, key_bytes = _key(group_id, topic, partition)
+    if expire_ms != NO_EXPIRY:
+        return CoordinatorRecord(key, value, _VERSION_WITH_EXPIRY)
+    if metadata or topic_id == Uuid.ZERO:
+        return CoordinatorRecord(key, value, _VERSION)
+    # What nearly every commit of nearly every client looks like.
+    value_bytes = (
+        _VALUE_HEAD.pack(
+            _VERSION,
+            offset,
+            leader_epoch,
+            _EMPTY,
+            commit_ms,
+            _ONE_TAG,
+            _TOPIC_ID_TAG,
+            _TOPIC_ID_BYTES,
+        )
+        + topic_id
+    )
+    return CoordinatorRecord(key, value, _VERSION, (key_bytes, value_bytes))
+
+
+@lru_cache(maxsize=16384)  # The same offsets are committed again and again.
+def _key(group_id: str, topic: str, partition: int) -> tuple[OffsetCommitKey, bytes]:
+    key = OffsetCommitKey(group=group_id, topic=topic, partition=partition)
+    return key, GROUP_RECORDS.encode(key, None)[0]
 
 
 def offset_tombstone(group_id: str, topic: str, partition: int) -> CoordinatorRecord:
