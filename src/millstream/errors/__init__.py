@@ -1,13 +1,14 @@
 """Every exception of Millstream, in one tree; wire code to class and back.
 
-`base` has the trunk and draws the tree; the other modules have one class per wire code, sorted by
-what the code is about. Import names from here. Nothing here does anything but describe.
+`base` has the trunk and draws the tree; `client` has what clients find by themselves; the other
+modules have one class per wire code, sorted by what the code is about. Import names from here.
+Nothing here does anything but describe.
 """
 
 from __future__ import annotations
 
 # Each module below lists its names in __all__; listing them again here would be a second truth.
-from millstream.errors import cluster, groups, partitions, security, transactions
+from millstream.errors import client, cluster, groups, partitions, security, transactions
 from millstream.errors.base import (
     ApiError,
     DecodeError,
@@ -20,6 +21,7 @@ from millstream.errors.base import (
     RetriableError,
     StaleMetadataError,
 )
+from millstream.errors.client import *  # noqa: F403
 from millstream.errors.cluster import *  # noqa: F403
 from millstream.errors.cluster import UnknownServerError
 from millstream.errors.groups import *  # noqa: F403
@@ -75,6 +77,7 @@ __all__ = [
     "class_for_code",
     "error_for_code",
 ]
+__all__ += client.__all__
 __all__ += cluster.__all__
 __all__ += groups.__all__
 __all__ += partitions.__all__

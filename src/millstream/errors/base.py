@@ -3,6 +3,7 @@
 MillstreamError
 ├── InvalidArgument (also a ValueError)     the caller passed a value that cannot be used
 ├── QuorumFault                             the metadata quorum broke a promise: stop the node
+├── ClientError                             what clients find by themselves, see `client`
 ├── ProtocolError                           bytes or values that are not the protocol
 │   ├── DecodeError                         the other side's bytes are wrong
 │   ├── EncodeError                         our value does not fit the version

@@ -1,0 +1,123 @@
+"""The core of a client: network, metadata, router and actors, turned by one thread.
+
+`IoThread` calls `run_once` again and again; a simulator does the same with its own selector and
+clock. Everything but `post` belongs to that one thread.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Protocol
+
+from millstream.client.metadata import Metadata
+from millstream.client.router import RequestRouter, RouterConfig
+from millstream.network.network_client import NetworkClient
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from random import Random
+
+    from millstream.client.config import ClientConfig
+    from millstream.client.metadata import MetadataConfig
+    from millstream.clock import Clock
+    from millstream.network.client_selector import ClientSelector
+
+
+class Actor(Protocol):
+    """A part of a client that acts by itself."""
+
+    def poll(self, now_ms: int) -> int | None:
+        """Do what is due now; say when to be called next at the latest (None: after events)."""
+        ...
+
+
+class ClientRuntime:
+    """One client's network, metadata, router and actors."""
+
+    def __init__(
+        self,
+        selector: ClientSelector,
+        clock: Clock,
+        config: ClientConfig,
+        random: Random,
+        *,
+        metadata_config: MetadataConfig | None = None,
+        max_in_flight: int = 5,
+        separate_coordinators: bool = True,
+    ) -> None:
+        self._selector = selector
+        self._clock = clock
+        self.config = config
+        self.network = NetworkClient(selector, config.network(max_in_flight), random)
+        self.metadata = Metadata(
+            self.network, config.bootstrap, metadata_config or config.metadata(), random
+        )
+        self.router = RequestRouter(
+            self.network,
+            self.metadata,
+            RouterConfig(
+                retry_backoff_ms=config.retry_backoff_ms,
+                retry_backoff_max_ms=config.retry_backoff_max_ms,
+                separate_coordinators=separate_coordinators,
+            ),
+            random,
+        )
+        self._actors: list[Actor] = [self.metadata, self.router]
+        self._posted: deque[Callable[[int], None]] = deque()
+        self._is_closed = False
+
+    def add(self, actor: Actor) -> None:
+        """Have an actor polled, after those that were added before."""
+        self._actors.append(actor)
+
+    def remove(self, actor: Actor) -> None:
+        """Poll an actor no longer."""
+        self._actors.remove(actor)
+
+    def post(self, action: Callable[[int], None]) -> None:
+        """Run `action(now_ms)` on the I/O thread, soon. From any thread."""
+        self._posted.append(action)
+        self._selector.wake()
+
+    def wake(self) -> None:
+        """Have the actors polled soon. From any thread."""
+        self._selector.wake()
+
+    def now_ms(self) -> int:
+        """The monotonic time that actors are told."""
+        return self._clock.monotonic_ms()
+
+    def run_once(self, timeout_ms_max: int | None = None) -> None:
+        """One turn: posted actions, actors, then wait for events until somebody is due."""
+        now_ms = self._clock.monotonic_ms()
+        self._run_posted(now_ms)
+        due_ms = self._poll_actors(now_ms)
+        timeout_ms = timeout_ms_max
+        if due_ms is not None:
+            wait_ms = max(0, due_ms - now_ms)
+            timeout_ms = wait_ms if timeout_ms is None else min(timeout_ms, wait_ms)
+        events = self._selector.poll(0 if self._posted else timeout_ms)
+        if events:
+            self.network.handle(events, self._clock.monotonic_ms())
+
+    def close(self) -> None:
+        """End everything under way with ClientClosed and close the connections."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        now_ms = self._clock.monotonic_ms()
+        self._run_posted(now_ms)
+        self.router.close(now_ms)
+        self.network.close(now_ms)
+        self._selector.shutdown()
+
+    def _run_posted(self, now_ms: int) -> None:
+        # Only what is there now: an action that posts another must not keep us here.
+        for _ in range(len(self._posted)):
+            self._posted.popleft()(now_ms)
+
+    def _poll_actors(self, now_ms: int) -> int | None:
+        times = [each.poll(now_ms) for each in list(self._actors)]
+        # Last, so that it sends what the actors have queued.
+        times.append(self.network.poll(now_ms))
+        return min((each for each in times if each is not None), default=None)

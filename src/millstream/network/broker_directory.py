@@ -1,0 +1,139 @@
+"""The brokers that a client knows, what each connection is like, and whom to ask.
+
+The half of `NetworkClient` that only looks: it never sends. Bootstrap addresses are brokers with
+ids below 0 until the cluster has told who its members are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from millstream.errors import UnsupportedVersion
+from millstream.network.broker_link import BrokerLink, LinkState
+from millstream.protocol.api import negotiate_api
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from millstream.network.broker_link import Feature
+    from millstream.protocol.api import ApiKey
+
+
+class BrokerDirectory:
+    """Links to brokers by node id."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self._links: dict[int, BrokerLink] = {}
+        self._retired: list[BrokerLink] = []
+        """Links that get no new request; they end when what is under way is done."""
+
+    def set_address(self, node_id: int, host: str, port: int, *, is_member: bool = True) -> None:
+        """Name a broker, or where it has moved to.
+
+        Requests for any broker never go to one that is not a member. After a move requests under
+        way may end on the old connection; those that wait go to the new address.
+        """
+        old = self._links.get(node_id)
+        if old is not None and (old.host, old.port) == (host, port):
+            return
+        link = BrokerLink(node_id, host, port, is_member=is_member)
+        if old is not None:
+            old.waiting, link.waiting = link.waiting, old.waiting
+            self._retired.append(old)
+        self._links[node_id] = link
+
+    def forget(self, node_id: int) -> None:
+        """Take a broker off the list; what is under way may end, new requests fail."""
+        link = self._links.pop(node_id, None)
+        if link is not None:
+            self._retired.append(link)
+
+    def knows(self, node_id: int) -> bool:
+        """Whether there is an address for a broker."""
+        return node_id in self._links
+
+    def members(self) -> list[int]:
+        """The brokers that requests for any broker may go to."""
+        return [each.node_id for each in self._links.values() if each.is_member]
+
+    def is_connected(self, node_id: int) -> bool:
+        """Whether a connection stands and its versions are known."""
+        link = self._links.get(node_id)
+        return link is not None and link.state is LinkState.READY
+
+    def connection_delay_ms(self, node_id: int, now_ms: int) -> int:
+        """How long until it makes sense to try again; 0 if a request may be sent now."""
+        link = self._links.get(node_id)
+        if link is None:
+            return 0
+        match link.state:
+            case LinkState.DISCONNECTED:
+                return max(0, link.reconnect_ms - now_ms)
+            case LinkState.READY:
+                return max(0, link.throttled_until_ms - now_ms)
+            case _:
+                return max(0, link.setup_deadline_ms - now_ms)
+
+    def version_of(self, node_id: int, api: ApiKey) -> int | None:
+        """The version that both sides speak; None while unknown or if there is none."""
+        link = self._links.get(node_id)
+        try:
+            return None if link is None else negotiate_api(api, link.versions.get(int(api)))
+        except UnsupportedVersion:
+            return None
+
+    def offers(self, node_id: int, api: ApiKey) -> bool:
+        """Whether the broker has said that it knows an API."""
+        link = self._links.get(node_id)
+        return link is not None and int(api) in link.versions
+
+    def features_of(self, node_id: int) -> tuple[Feature, ...]:
+        """The features of the cluster, as the broker said when it was connected to."""
+        link = self._links.get(node_id)
+        return () if link is None else link.features
+
+    def in_flight(self, node_id: int) -> int:
+        """How many requests to a broker are not answered yet, or wait to be sent."""
+        link = self._links.get(node_id)
+        return 0 if link is None else link.load
+
+    def throttle(self, node_id: int, throttle_time_ms: int, now_ms: int) -> None:
+        """Leave a broker alone for as long as it asked for."""
+        link = self._links.get(node_id)
+        if link is not None and throttle_time_ms > 0:
+            link.throttled_until_ms = max(link.throttled_until_ms, now_ms + throttle_time_ms)
+
+    def last_failure(self, node_id: int) -> str:
+        """Why the last connection failed or ended, for messages; empty if none did."""
+        link = self._links.get(node_id)
+        return "" if link is None or not link.last_failure else f"{link.name}: {link.last_failure}"
+
+    def failures(self) -> list[str]:
+        """The same for all members that have one and are not connected."""
+        return [
+            self.last_failure(link.node_id)
+            for link in self._links.values()
+            if link.is_member and link.last_failure and link.state is not LinkState.READY
+        ]
+
+    def least_loaded(self, now_ms: int) -> int | None:
+        """The broker to ask what any can answer; None if all have to be left alone for now."""
+        candidates = [
+            link
+            for link in self._links.values()
+            if link.is_member
+            and (link.state is not LinkState.DISCONNECTED or now_ms >= link.reconnect_ms)
+        ]
+        if not candidates:
+            return None
+        first = self._random.randrange(len(candidates))
+        in_turn = candidates[first:] + candidates[:first]
+        return min(in_turn, key=lambda link: _reluctance(link, now_ms)).node_id
+
+
+def _reluctance(link: BrokerLink, now_ms: int) -> tuple[int, int]:
+    if link.state is LinkState.READY and not link.is_throttled(now_ms):
+        return 0, link.load
+    # One that is being connected to is worth more than one that failed or was never tried.
+    return (2, link.reconnect_failures) if link.state is LinkState.DISCONNECTED else (1, link.load)

@@ -1,0 +1,251 @@
+"""What a client knows of its connection to one broker: state, versions, requests under way.
+
+`NetworkClient` owns one link per node and alone changes it. Pure data and small rules; it has
+never seen a socket.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+from millstream.errors import MillstreamError
+from millstream.protocol.frame import decode_response, decode_response_header
+from millstream.protocol.message import Message
+from millstream.types import ReadableBuffer
+
+if TYPE_CHECKING:
+    from millstream.protocol.api import ApiKey
+    from millstream.protocol.notation import VersionRange
+
+OnDone: TypeAlias = Callable[[Message | MillstreamError, int], None]
+"""Told the response or one error, and the time; called exactly once."""
+
+OnFrame: TypeAlias = Callable[[ReadableBuffer | MillstreamError, int, int], None]
+"""Told the response's frame (or one error), where its body begins, and the time."""
+
+
+class LinkState(Enum):
+    """How far a connection is."""
+
+    DISCONNECTED = "disconnected"
+    CONNECTING = "connecting"
+    HANDSHAKING = "handshaking"
+    """Connected; the broker has not yet told its versions."""
+    READY = "ready"
+
+
+TRANSITIONS: Final[Mapping[LinkState, frozenset[LinkState]]] = {
+    LinkState.DISCONNECTED: frozenset({LinkState.CONNECTING}),
+    LinkState.CONNECTING: frozenset({LinkState.HANDSHAKING, LinkState.DISCONNECTED}),
+    LinkState.HANDSHAKING: frozenset({LinkState.READY, LinkState.DISCONNECTED}),
+    LinkState.READY: frozenset({LinkState.DISCONNECTED}),
+}
+
+
+class VersionedRequest(NamedTuple):
+    """A request that looks different in different versions: built when the version is known."""
+
+    api: ApiKey
+    build: Callable[[int], Message]
+    highest: int | None = None
+    """No newer version than this, if given."""
+
+
+RequestSource: TypeAlias = Message | VersionedRequest
+
+
+class Feature(NamedTuple):
+    """A feature of a cluster: what it is at, and what the broker could do."""
+
+    name: str
+    level: int
+    """0 if it is not in use."""
+    min_supported: int
+    max_supported: int
+
+
+class Order(NamedTuple):
+    """A standing order: what it asks, and who hears of the answers."""
+
+    api: ApiKey
+    version: int
+    on_response: OnDone
+
+
+class InFlight(NamedTuple):
+    """A request that was sent and not answered. It has one of the two callbacks."""
+
+    api: ApiKey
+    version: int
+    deadline_ms: int
+    timeout_ms: int
+    on_done: OnDone | None
+    on_frame: OnFrame | None
+    order_id: int = 0
+    """The standing order that it belongs to; 0 for an ordinary request."""
+
+    def fail(self, error: MillstreamError, now_ms: int) -> None:
+        """End it."""
+        _fail(self.on_done, self.on_frame, error, now_ms)
+
+    def finish_unanswered(self, now_ms: int) -> None:
+        """End it, if no response is expected."""
+        if self.on_frame is not None:
+            self.on_frame(b"", 0, now_ms)
+        elif self.on_done is not None:
+            self.on_done(self.api.response(), now_ms)
+
+    def body_position(self, frame: ReadableBuffer) -> int:
+        """Where the body begins in the response's frame."""
+        return decode_response_header(frame, self.api, self.version)[1]
+
+    def decode(self, frame: ReadableBuffer) -> Message:
+        """The response."""
+        return decode_response(frame, self.api, self.version)[1]
+
+
+class Waiting(NamedTuple):
+    """A request that waits for the connection, or for room among those in flight."""
+
+    source: RequestSource | None
+    body_parts: Sequence[ReadableBuffer] | None
+    """In place of a source: encoded already."""
+    api: ApiKey
+    version: int | None
+    deadline_ms: int
+    timeout_ms: int
+    on_done: OnDone | None
+    on_frame: OnFrame | None
+    expects_response: bool
+
+    def fail(self, error: MillstreamError, now_ms: int) -> None:
+        """End it."""
+        _fail(self.on_done, self.on_frame, error, now_ms)
+
+    def encode(self, version: int) -> Sequence[ReadableBuffer]:
+        """The body in a version."""
+        if self.body_parts is not None:
+            return self.body_parts
+        assert self.source is not None
+        message = (
+            self.source.build(version) if isinstance(self.source, VersionedRequest) else self.source
+        )
+        return message.encode_parts(version)
+
+
+def _fail(
+    on_done: OnDone | None, on_frame: OnFrame | None, error: MillstreamError, now_ms: int
+) -> None:
+    if on_frame is not None:
+        on_frame(error, 0, now_ms)
+    elif on_done is not None:
+        on_done(error, now_ms)
+
+
+class BrokerLink:
+    """One broker's address, and the connection to it."""
+
+    __slots__ = (
+        "api_versions_version",
+        "connection_id",
+        "features",
+        "host",
+        "in_flight",
+        "is_member",
+        "last_failure",
+        "node_id",
+        "orders",
+        "port",
+        "reconnect_failures",
+        "reconnect_ms",
+        "setup_deadline_ms",
+        "state",
+        "throttled_until_ms",
+        "used_ms",
+        "versions",
+        "waiting",
+    )
+
+    def __init__(self, node_id: int, host: str, port: int, *, is_member: bool) -> None:
+        self.node_id = node_id
+        self.host = host
+        self.port = port
+        self.is_member = is_member
+        """Whether requests that any broker can answer may be sent here."""
+        self.state = LinkState.DISCONNECTED
+        self.connection_id = 0
+        self.versions: dict[int, VersionRange] = {}
+        """By API key, as the broker said last; kept while the connection is down."""
+        self.features: tuple[Feature, ...] = ()
+        self.api_versions_version = -1
+        """The version of the ApiVersions request that is under way."""
+        self.in_flight: dict[int, InFlight] = {}
+        """By correlation id, in the order they were sent."""
+        self.waiting: deque[Waiting] = deque()
+        self.orders: dict[int, Order] = {}
+        """Standing orders by id."""
+        self.reconnect_failures = 0
+        self.reconnect_ms = 0
+        """Not before this time."""
+        self.setup_deadline_ms = 0
+        self.throttled_until_ms = 0
+        self.used_ms = 0
+        self.last_failure = ""
+
+    @property
+    def address(self) -> str:
+        """As people write it."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def name(self) -> str:
+        """For messages: which broker, and where."""
+        return self.address if self.node_id < 0 else f"broker {self.node_id} ({self.address})"
+
+    @property
+    def load(self) -> int:
+        """How many requests are sent or wait to be."""
+        return len(self.in_flight) + len(self.waiting)
+
+    @property
+    def orders_in_flight(self) -> int:
+        """How many of the requests in flight the selector sent by itself."""
+        return sum(1 for each in self.in_flight.values() if each.order_id)
+
+    def move_to(self, state: LinkState) -> None:
+        """Change the state; only legal ways."""
+        assert state in TRANSITIONS[self.state]
+        self.state = state
+
+    def is_throttled(self, now_ms: int) -> bool:
+        """Whether the broker asked for silence until later."""
+        return now_ms < self.throttled_until_ms
+
+    def is_idle(self, now_ms: int, idle_ms: int) -> bool:
+        """Whether it stands and nobody has used it for `idle_ms`; never if that is below 0."""
+        return (
+            self.state is LinkState.READY
+            and 0 <= idle_ms <= now_ms - self.used_ms
+            and not self.load
+            and not self.orders
+        )
+
+    def due_ms(self, now_ms: int, idle_ms: int) -> int | None:
+        """When it has to be looked at again."""
+        times = [each.deadline_ms for each in self.waiting]
+        match self.state:
+            case LinkState.CONNECTING | LinkState.HANDSHAKING:
+                times.append(self.setup_deadline_ms)
+            case LinkState.DISCONNECTED:
+                if self.waiting:
+                    times.append(self.reconnect_ms)
+            case LinkState.READY:
+                times += [each.deadline_ms for each in self.in_flight.values()]
+                if self.is_throttled(now_ms) and self.waiting:
+                    times.append(self.throttled_until_ms)
+                if not self.in_flight and not self.orders and idle_ms >= 0:
+                    times.append(self.used_ms + idle_ms)
+        return min(times, default=None)
