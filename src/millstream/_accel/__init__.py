@@ -1,8 +1,9 @@
-"""The compiled kernel: CRC-32C, murmur2, the record codec, Arrow, Produce frames; in Cython.
+"""The compiled kernel: CRC-32C, murmur2, the record codec, Arrow, frames; in Cython.
 
 `millstream.records.kernel` chooses between these modules and their plain-Python twins in
-`millstream.records.plain`, and `millstream.server.produce_frames` between its own functions and
-those of the same name here; nobody else imports them. Nothing here imports the layers above.
+`millstream.records.plain`, and `produce_frames` and `commit_frames` of `millstream.server` between
+their own functions and those of the same name here; nobody else imports them. Nothing here imports
+the layers above.
 
 The environment variable MILLSTREAM_IMPL decides, and is read here only: `python` runs the plain
 twins, `compiled` insists on the kernel, unset or empty takes the kernel when it was built.
@@ -18,7 +19,15 @@ __all__ = ["COMPILED", "IMPLEMENTATIONS"]
 IMPLEMENTATIONS = ("compiled", "python")
 """What MILLSTREAM_IMPL may say."""
 
-_MODULES = ("crc32c", "murmur2", "record_codec", "client_batch", "produce_frames", "arrow")
+_MODULES = (
+    "crc32c",
+    "murmur2",
+    "record_codec",
+    "client_batch",
+    "commit_frames",
+    "produce_frames",
+    "arrow",
+)
 
 
 def _choose(wanted: str) -> bool:
