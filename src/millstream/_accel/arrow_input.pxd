@@ -7,6 +7,7 @@ from millstream._accel.arrow_abi cimport ArrowArray
 cdef extern from "arrow_input.h" nogil:
     enum:
         MS_ABSENT
+        MS_NULL
         MS_ROW_DONE
         MS_ROW_UNSOUND_KEY
         MS_ROW_UNSOUND_VALUE

@@ -6,14 +6,16 @@
 the rows from the chunks, in place. Which columns fit is decided in `arrow_schema`.
 """
 
+from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.pycapsule cimport PyCapsule_GetPointer
-from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memset
 
 from millstream._accel.arrow_abi cimport ArrowArray, ArrowArrayStream, ArrowSchema
 from millstream._accel.arrow_input cimport *
 from millstream._accel.atomics cimport ms_give_back, ms_take
+from millstream._accel.murmur2 cimport hash_bytes
 
 
 cdef object rules():
@@ -67,6 +69,66 @@ cdef int raise_row(int outcome, int64_t row) except -1:
 
 cdef object bytes_or_none(const uint8_t* data, int64_t length):
     return None if length < 0 else PyBytes_FromStringAndSize(<const char*>data, length)
+
+
+cdef struct ms_spread:
+    int64_t start
+    int64_t stop
+    int32_t partition_count
+    bint uses_keys
+    int32_t* numbers
+    int32_t* chosen
+    int64_t* ends
+
+
+cdef int64_t choose_partitions(const ms_input* input, ms_spread* spread) noexcept nogil:
+    """Note and count each row's partition; the row that has none that can be, or -1."""
+    cdef const uint8_t* key = NULL
+    cdef int64_t row, partition, length
+    cdef int is_null = 0
+    for row in range(spread.start, spread.stop):
+        partition = ms_partition_at(input, row, &is_null)
+        if not is_null:
+            if not 0 <= partition < spread.partition_count:
+                return row
+        elif spread.uses_keys:
+            length = ms_string_at(&input.key, row, &key)
+            if length >= 0:
+                partition = (
+                    (hash_bytes(key, length) & <uint32_t>0x7fffffff)
+                    % <uint32_t>spread.partition_count)
+            elif length != MS_NULL:
+                return row
+        spread.chosen[row - spread.start] = <int32_t>partition
+        spread.ends[partition + 1] += 1
+    return -1
+
+
+cdef int64_t spread_rows(const ms_input* input, ms_spread* spread) noexcept nogil:
+    """Sort the rows by partition, by counting; `ends` says where each partition's end."""
+    cdef int64_t i, count, first = 0
+    cdef int64_t bad_row = choose_partitions(input, spread)
+    if bad_row >= 0:
+        return bad_row
+    for i in range(<int64_t>spread.partition_count + 1):
+        count = spread.ends[i]
+        spread.ends[i] = first
+        first += count
+    for i in range(spread.stop - spread.start):
+        count = spread.chosen[i] + 1
+        spread.numbers[spread.ends[count]] = <int32_t>(spread.start + i)
+        spread.ends[count] += 1
+    return -1
+
+
+cdef int raise_unspreadable(
+    const ms_input* input, int64_t row, int32_t partition_count,
+) except -1:
+    cdef int is_null = 0
+    partition = ms_partition_at(input, row, &is_null)
+    if not is_null:
+        raise rules().no_such_partition(row, partition, partition_count)
+    raise rules().unsound_row(row, "key")
 
 
 cdef class ArrowChunk:
@@ -130,6 +192,41 @@ cdef class ArrowChunk:
                 raise rules().bad_partition(row, partition)
             out[row] = <int32_t>partition
         return memoryview(numbers).cast("i")
+
+    def spread(self, int64_t start, int64_t stop, int32_t partition_count, bint uses_keys):
+        """Rows start to stop by partition: their numbers, sorted, and who has how many.
+
+        A row goes where its partition column says, else where the hash of its key does, else to
+        partition -1: that is the caller's choice. Gives a view of the numbers and, by ascending
+        partition, (partition, first place, place after the last) in it. Order within a partition
+        is kept.
+        """
+        if not 0 <= start <= stop <= self._input.row_count:
+            raise IndexError(f"rows {start} to {stop} of {self._input.row_count}")
+        if partition_count < 1:
+            raise ValueError(f"partition count must be at least 1, not {partition_count}")
+        if stop > INT32_MAX:
+            raise IndexError(f"row {stop}: a chunk is spread up to row {INT32_MAX}")
+        cdef ms_spread spread
+        cdef bytearray numbers = bytearray(4 * (stop - start))
+        cdef bytearray chosen = bytearray(4 * (stop - start))
+        cdef bytearray ends = bytearray(8 * (<int64_t>partition_count + 1))
+        spread.start, spread.stop = start, stop
+        spread.partition_count, spread.uses_keys = partition_count, uses_keys
+        spread.numbers = <int32_t*>PyByteArray_AS_STRING(numbers)
+        spread.chosen = <int32_t*>PyByteArray_AS_STRING(chosen)
+        spread.ends = <int64_t*>PyByteArray_AS_STRING(ends)
+        with nogil:
+            row = spread_rows(&self._input, &spread)
+        if row >= 0:
+            raise_unspreadable(&self._input, row, partition_count)
+        places = []
+        first = 0
+        for i in range(<int64_t>partition_count + 1):
+            if spread.ends[i] > first:
+                places.append((i - 1, first, spread.ends[i]))
+                first = spread.ends[i]
+        return memoryview(numbers).cast("i"), places
 
     def row(self, int64_t index):
         """(timestamp or None, key, value, headers) of one row."""

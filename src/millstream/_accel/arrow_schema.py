@@ -183,6 +183,13 @@ def bad_partition(row: int, partition: int) -> InvalidArgument:
     return InvalidArgument(f"row {row}: partition {partition} is not in 0..2147483647")
 
 
+def no_such_partition(row: int, partition: int, count: int) -> InvalidArgument:
+    """The partition column names one that the topic has not."""
+    return InvalidArgument(
+        f"row {row}: there is no partition {partition}; the topic has {count}, from 0"
+    )
+
+
 def timestamp_overflow(row: int) -> OverflowError:
     """The error for a time that has no 64-bit number of milliseconds."""
     return OverflowError(f"row {row}: the timestamp does not fit 64 bits of milliseconds")

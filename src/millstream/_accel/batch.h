@@ -89,12 +89,13 @@ static inline int ms_batch_is_too_far(const ms_batch *batch, int64_t timestamp, 
         && __builtin_sub_overflow(timestamp, batch->base_timestamp, delta);
 }
 
-static inline int ms_batch_add_row(ms_batch *batch, const ms_input *input, ms_rows_job *job)
+static inline int ms_batch_add_row(
+    ms_batch *batch, const ms_input *input, ms_rows_job *job, int64_t number)
 {
     ms_row row;
     int64_t delta;
     int64_t offset = batch->last_offset_delta + 1;
-    int outcome = ms_read_row(input, job->row, &row);
+    int outcome = ms_read_row(input, number, &row);
     if (outcome != MS_ROW_DONE)
         return outcome;
     job->timestamp = row.has_timestamp ? row.timestamp : job->default_timestamp;
@@ -122,11 +123,14 @@ static inline int ms_batch_add_row(ms_batch *batch, const ms_input *input, ms_ro
 }
 
 /* Until the rows are written, the batch is full (unless it is empty, which is never full), or one
-   is wrong; job->row tells which is next. */
-static inline int ms_batch_add_rows(ms_batch *batch, const ms_input *input, ms_rows_job *job)
+   is wrong; job->row tells which is next. With `picked`, job->row and job->stop are places in it,
+   and what is there are the rows. */
+static inline int ms_batch_add_rows(
+    ms_batch *batch, const ms_input *input, ms_rows_job *job, const int32_t *picked)
 {
     for (; job->row < job->stop; job->row++) {
-        int outcome = ms_batch_add_row(batch, input, job);
+        int outcome = ms_batch_add_row(
+            batch, input, job, picked ? picked[job->row] : job->row);
         if (outcome != MS_ROW_DONE)
             return outcome;
     }

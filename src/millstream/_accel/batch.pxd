@@ -1,6 +1,6 @@
 """What `batch_writer` takes from batch.h. See there."""
 
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from millstream._accel.arrow_input cimport ms_input
 
@@ -36,4 +36,5 @@ cdef extern from "batch.h" nogil:
     bint ms_batch_reserve(ms_batch* batch, int64_t length)
     void ms_batch_count(ms_batch* batch, int64_t timestamp, int64_t offset_delta)
     bint ms_batch_is_too_far(const ms_batch* batch, int64_t timestamp, int64_t* delta)
-    int ms_batch_add_rows(ms_batch* batch, const ms_input* input, ms_rows_job* job)
+    int ms_batch_add_rows(
+        ms_batch* batch, const ms_input* input, ms_rows_job* job, const int32_t* picked)

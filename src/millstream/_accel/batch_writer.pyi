@@ -36,6 +36,15 @@ class BatchWriter:
     def extend_arrow(
         self, chunk: ArrowChunk, start: int, stop: int, size_limit: int, default_timestamp: int
     ) -> int: ...
+    def extend_arrow_rows(
+        self,
+        chunk: ArrowChunk,
+        picked: memoryview,
+        start: int,
+        stop: int,
+        size_limit: int,
+        default_timestamp: int,
+    ) -> int: ...
     def append_raw(
         self, record_bytes: ReadableBuffer, offset_delta: int, timestamp: int
     ) -> int: ...

@@ -12,7 +12,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SI
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.mem cimport PyMem_RawFree
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
-from libc.stdint cimport INT32_MAX, int64_t, uint8_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy, memset
 
 from millstream._accel.arguments cimport (
@@ -273,7 +273,7 @@ cdef class BatchWriter:
 
     # ---- Arrow ----
 
-    cdef int _raise_row(self, int outcome, ms_rows_job* job) except -1:
+    cdef int _raise_row(self, int outcome, ms_rows_job* job, int64_t row) except -1:
         if outcome == MS_BATCH_NO_MEMORY:
             raise MemoryError
         if outcome == MS_BATCH_TOO_LARGE:
@@ -282,7 +282,7 @@ cdef class BatchWriter:
             self._next_offset_delta()
         if outcome == MS_BATCH_TOO_FAR:
             self._timestamp_delta(job.timestamp)
-        return raise_row(outcome, job.row)
+        return raise_row(outcome, row)
 
     def extend_arrow(
         self, ArrowChunk chunk not None, int64_t start, int64_t stop, int64_t size_limit,
@@ -293,20 +293,40 @@ cdef class BatchWriter:
         An empty batch takes the first whatever its size. If one is wrong, those before it stay.
         """
         cdef ms_rows_job job = ms_rows_job(start, stop, size_limit, default_timestamp, 0, 0)
-        cdef int outcome
         if start >= stop:
             return 0
         if start < 0 or stop > len(chunk):
             raise IndexError(f"rows {start} to {stop} of {len(chunk)}")
+        return self._extend_arrow(chunk, &job, NULL)
+
+    def extend_arrow_rows(
+        self, ArrowChunk chunk not None, const int32_t[::1] picked, int64_t start, int64_t stop,
+        int64_t size_limit, int64_t default_timestamp,
+    ):
+        """As `extend_arrow`, for the rows whose numbers are in `picked`, from start to stop."""
+        cdef ms_rows_job job = ms_rows_job(start, stop, size_limit, default_timestamp, 0, 0)
+        cdef int64_t place
+        if start >= stop:
+            return 0
+        if start < 0 or stop > picked.shape[0]:
+            raise IndexError(f"places {start} to {stop} of {picked.shape[0]}")
+        for place in range(start, stop):
+            if not 0 <= picked[place] < chunk._input.row_count:
+                raise IndexError(f"row {picked[place]} of {len(chunk)}")
+        return self._extend_arrow(chunk, &job, &picked[0])
+
+    cdef object _extend_arrow(self, ArrowChunk chunk, ms_rows_job* job, const int32_t* picked):
+        cdef int64_t start = job.row
+        cdef int outcome
         self._enter_to_change()
         try:
-            if stop - start >= RELEASE_GIL_ROWS:
+            if job.stop - start >= RELEASE_GIL_ROWS:
                 with nogil:
-                    outcome = ms_batch_add_rows(&self._batch, &chunk._input, &job)
+                    outcome = ms_batch_add_rows(&self._batch, &chunk._input, job, picked)
             else:
-                outcome = ms_batch_add_rows(&self._batch, &chunk._input, &job)
+                outcome = ms_batch_add_rows(&self._batch, &chunk._input, job, picked)
             if outcome != MS_ROW_DONE and outcome != MS_BATCH_FULL:
-                self._raise_row(outcome, &job)
+                self._raise_row(outcome, job, picked[job.row] if picked else job.row)
             return job.row - start
         finally:
             self._leave()

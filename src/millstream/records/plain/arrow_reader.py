@@ -19,6 +19,7 @@ from millstream.records.plain.arrow_abi import (
     release,
     take,
 )
+from millstream.records.plain.murmur2 import partition_for_key
 from millstream.types import INT64_MAX
 
 if TYPE_CHECKING:
@@ -169,6 +170,40 @@ class ArrowChunk:
                     raise arrow_schema.bad_partition(row, number)
             numbers.append(number)
         return memoryview(numbers.tobytes()).cast("i")
+
+    def spread(
+        self, start: int, stop: int, partition_count: int, uses_keys: bool
+    ) -> tuple[memoryview, list[tuple[int, int, int]]]:
+        """Rows start to stop by partition: their numbers, sorted, and who has how many.
+
+        A row goes where its partition column says, else where the hash of its key does, else to
+        partition -1: that is the caller's choice. Gives a view of the numbers and, by ascending
+        partition, (partition, first place, place after the last) in it. Order within a partition
+        is kept.
+        """
+        if not 0 <= start <= stop <= len(self):
+            raise IndexError(f"rows {start} to {stop} of {len(self)}")
+        if partition_count < 1:
+            raise ValueError(f"partition count must be at least 1, not {partition_count}")
+        rows_of: dict[int, list[int]] = {}
+        for row in range(start, stop):
+            partition = self._partition_of(row, partition_count, uses_keys)
+            rows_of.setdefault(partition, []).append(row)
+        numbers = array("i")
+        places = []
+        for partition in sorted(rows_of):
+            places.append((partition, len(numbers), len(numbers) + len(rows_of[partition])))
+            numbers.extend(rows_of[partition])
+        return memoryview(numbers.tobytes()).cast("i"), places
+
+    def _partition_of(self, row: int, partition_count: int, uses_keys: bool) -> int:
+        if not self._partition.is_null(row):
+            partition = self._partition.number(_INTEGERS[self._plan.partition.width], row)
+            if not 0 <= partition < partition_count:
+                raise arrow_schema.no_such_partition(row, partition, partition_count)
+            return partition
+        key = self._string_at("key", self._key, row) if uses_keys else None
+        return -1 if key is None else partition_for_key(key, partition_count)
 
     def row(self, index: int) -> tuple[int | None, bytes | None, bytes | None, Headers]:
         """(timestamp or None, key, value, headers) of one row."""

@@ -34,7 +34,7 @@ from millstream.records.plain.varint import encode_varint
 from millstream.types import INT64_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import SupportsIndex
 
     from millstream.records.plain.fields import HeadersLike
@@ -203,13 +203,41 @@ class BatchWriter:
 
         The first row of an empty writer is added whatever its size, so that a caller gets on.
         """
-        for position in range(start, stop):
-            timestamp, key, value, headers = chunk.row(position)
+        return self._extend_arrow(
+            chunk, range(max(stop, 0)), start, stop, size_limit, default_timestamp
+        )
+
+    def extend_arrow_rows(
+        self,
+        chunk: ArrowRows,
+        picked: Sequence[int],
+        start: int,
+        stop: int,
+        size_limit: int,
+        default_timestamp: int,
+    ) -> int:
+        """As `extend_arrow`, for the rows whose numbers are in `picked`, from start to stop."""
+        if start < stop and (start < 0 or stop > len(picked)):
+            raise IndexError(f"places {start} to {stop} of {len(picked)}")
+        return self._extend_arrow(chunk, picked, start, stop, size_limit, default_timestamp)
+
+    def _extend_arrow(
+        self,
+        chunk: ArrowRows,
+        picked: Sequence[int],
+        start: int,
+        stop: int,
+        size_limit: int,
+        default_timestamp: int,
+    ) -> int:
+        for place in range(start, stop):
+            row = place if place < 0 else picked[place]
+            timestamp, key, value, headers = chunk.row(row)
             if timestamp is None:
                 timestamp = default_timestamp
             limit = size_limit if self._record_count else BATCH_SIZE_MAX
             if not self._append(timestamp, key, value, headers, size_limit=limit):
-                return position - start
+                return place - start
         return max(stop - start, 0)
 
     def append_raw(
