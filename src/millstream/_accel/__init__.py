@@ -23,6 +23,8 @@ _MODULES = (
     "crc32c",
     "murmur2",
     "record_codec",
+    "consumer_record",
+    "consumer_records",
     "client_batch",
     "commit_frames",
     "produce_frames",

@@ -6,7 +6,7 @@ that path only, makes the error of them. The plain twins raise the same sentence
 
 from __future__ import annotations
 
-from millstream.errors import CorruptMessage
+from millstream.errors import CorruptMessage, SerializationFailed
 
 FIELDS = (
     "length",
@@ -20,6 +20,9 @@ FIELDS = (
     "header value length",
 )
 """In the order of `enum ms_field`."""
+
+MAGIC = 2
+"""The newest format of batches."""
 
 KINDS = (
     "cut off in the {field}",
@@ -51,3 +54,28 @@ def negative_count(count: int) -> CorruptMessage:
 def bytes_left_over(position: int, left: int, count: int) -> CorruptMessage:
     """The error for bytes behind the last record."""
     return CorruptMessage(f"byte {position}: {left} bytes left over after {count} records")
+
+
+def bad_header(magic: int, length: int) -> CorruptMessage:
+    """The error for a batch that cannot be one."""
+    if magic > MAGIC:
+        return CorruptMessage(f"a batch of magic {magic}, which is not known")
+    return CorruptMessage(f"a batch of length {length}, which is too short for magic {magic}")
+
+
+def bad_checksum(base_offset: int, stored: int, computed: int) -> CorruptMessage:
+    """The error for a batch whose bytes are not those that were written."""
+    return CorruptMessage(
+        f"the batch at offset {base_offset} has checksum {stored:08x}, "
+        f"its bytes give {computed:08x}"
+    )
+
+
+def bad_value(
+    part: str, topic: str, partition: int, offset: int, error: Exception
+) -> SerializationFailed:
+    """The error for a key or value that a deserializer did not take."""
+    return SerializationFailed(
+        f"{topic}-{partition}: the {part} of the record at offset {offset} could not be "
+        f"deserialized ({type(error).__name__}: {error}); seek to {offset + 1} to go on without it"
+    )

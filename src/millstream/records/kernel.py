@@ -18,6 +18,8 @@ if TYPE_CHECKING or not _accel.COMPILED:
         ArrowRecordsReader,
     )
     from millstream.records.plain.client_batch import inspect_client_batch, number_batch
+    from millstream.records.plain.consumer_record import ConsumerRecord
+    from millstream.records.plain.consumer_records import FetchedBatches
     from millstream.records.plain.crc32c import crc32c
     from millstream.records.plain.murmur2 import murmur2, partition_for_key
     from millstream.records.plain.record_codec import (
@@ -34,6 +36,8 @@ else:
         ArrowRecordsReader,
     )
     from millstream._accel.client_batch import inspect_client_batch, number_batch
+    from millstream._accel.consumer_record import ConsumerRecord
+    from millstream._accel.consumer_records import FetchedBatches
     from millstream._accel.crc32c import crc32c
     from millstream._accel.murmur2 import murmur2, partition_for_key
     from millstream._accel.record_codec import BatchWriter, Record, decode_records, scan_records
@@ -44,6 +48,8 @@ __all__ = [
     "ArrowRecordsBuilder",
     "ArrowRecordsReader",
     "BatchWriter",
+    "ConsumerRecord",
+    "FetchedBatches",
     "Record",
     "crc32c",
     "decode_records",

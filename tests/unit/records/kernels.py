@@ -10,6 +10,8 @@ import pytest
 from millstream import _accel
 from millstream.records.plain import arrow as plain_arrow
 from millstream.records.plain import client_batch as plain_client
+from millstream.records.plain import consumer_record as plain_consumer_record
+from millstream.records.plain import consumer_records as plain_consumer
 from millstream.records.plain import crc32c as plain_crc32c
 from millstream.records.plain import murmur2 as plain_murmur2
 from millstream.records.plain import record_codec as plain_codec
@@ -21,7 +23,7 @@ NOT_BUILT = "the compiled kernel is not built (make build)"
 
 
 def _namespace(name: str, *modules: ModuleType) -> SimpleNamespace:
-    crc, murmur, codec, arrow, client_batch = modules
+    crc, murmur, codec, arrow, client_batch, consumer, record = modules
     return SimpleNamespace(
         name=name,
         crc32c=crc.crc32c,
@@ -35,19 +37,47 @@ def _namespace(name: str, *modules: ModuleType) -> SimpleNamespace:
         ArrowRecordsReader=arrow.ArrowRecordsReader,
         inspect_client_batch=client_batch.inspect_client_batch,
         number_batch=client_batch.number_batch,
+        ConsumerRecord=record.ConsumerRecord,
+        FetchedBatches=consumer.FetchedBatches,
     )
 
 
-PLAIN = _namespace("plain", plain_crc32c, plain_murmur2, plain_codec, plain_arrow, plain_client)
+PLAIN = _namespace(
+    "plain",
+    plain_crc32c,
+    plain_murmur2,
+    plain_codec,
+    plain_arrow,
+    plain_client,
+    plain_consumer,
+    plain_consumer_record,
+)
 
 
 def compiled() -> Any:
     """The compiled kernel; the test is skipped where it was not built."""
     if not _accel.COMPILED:
         pytest.skip(NOT_BUILT)
-    from millstream._accel import arrow, client_batch, crc32c, murmur2, record_codec
+    from millstream._accel import (
+        arrow,
+        client_batch,
+        consumer_record,
+        consumer_records,
+        crc32c,
+        murmur2,
+        record_codec,
+    )
 
-    return _namespace("compiled", crc32c, murmur2, record_codec, arrow, client_batch)
+    return _namespace(
+        "compiled",
+        crc32c,
+        murmur2,
+        record_codec,
+        arrow,
+        client_batch,
+        consumer_records,
+        consumer_record,
+    )
 
 
 def available() -> list[Any]:

@@ -20,6 +20,8 @@ from millstream.records.plain.walking import (
 from millstream.types import INT64_MAX
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from millstream.types import Headers, ReadableBuffer
 
 
@@ -46,8 +48,19 @@ def decode_records(
     `append_timestamp` is the batch's max timestamp when the broker stamped it (LogAppendTime):
     every record then has it. Bad bytes anywhere raise CorruptMessage.
     """
+    found = iterate_records(body, count, base_offset, base_timestamp, append_timestamp)
+    return [record for record in found if from_offset <= record.offset < to_offset]
+
+
+def iterate_records(
+    body: ReadableBuffer,
+    count: int,
+    base_offset: int,
+    base_timestamp: int,
+    append_timestamp: int | None = None,
+) -> Iterator[Record]:
+    """The records one by one, up to the first that is wrong."""
     data = checked_bytes(body, count)
-    records: list[Record] = []
     end = 0
     for index in range(count):
         start = end
@@ -64,10 +77,8 @@ def decode_records(
         offset = base_offset + offset_delta
         if offset > INT64_MAX:
             raise corrupt_record(index, start, "the offset does not fit 64 bits")
-        if from_offset <= offset < to_offset:
-            records.append(Record(offset, timestamp, key, value, headers))
+        yield Record(offset, timestamp, key, value, headers)
     check_nothing_follows(data, end, count)
-    return records
 
 
 def _read_record(
