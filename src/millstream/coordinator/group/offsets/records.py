@@ -20,8 +20,10 @@ NO_EXPIRY: Final = -1
 _VERSION: Final = 4
 _VERSION_WITH_EXPIRY: Final = 1
 """The only one that says when an offset expires: from clients that ask for a retention."""
-# Version, offset, leader epoch, a text of no bytes, time of the commit, one tag, which, its length.
-_VALUE_HEAD: Final = Struct(">hqiBqBBB")
+# Version, offset, leader epoch, a text of no bytes, time of the commit, one tag: which, its length,
+# and the topic's id.
+_VALUE: Final = Struct(">hqiBqBBB16s")
+_new = OffsetCommitValue.__new__
 _EMPTY, _ONE_TAG, _TOPIC_ID_TAG, _TOPIC_ID_BYTES = 1, 1, 0, 16
 
 
@@ -37,34 +39,32 @@ def offset_record(
     expire_ms: int = NO_EXPIRY,
 ) -> CoordinatorRecord:
     """A group has read a partition up to an offset."""
-    value = OffsetCommitValue(
-        offset=offset,
-        leader_epoch=leader_epoch,
-        metadata=metadata,
-        commit_timestamp=commit_ms,
-        expire_timestamp=expire_ms,
-        topic_id=topic_id,
-    )
+    # The same as with the constructor, in a third of the time: no other record is as frequent.
+    value = _new(OffsetCommitValue)
+    value.offset = offset
+    value.leader_epoch = leader_epoch
+    value.metadata = metadata
+    value.commit_timestamp = commit_ms
+    value.expire_timestamp = expire_ms
+    value.topic_id = topic_id
+    value.unknown_tags = ()
     key, key_bytes = _key(group_id, topic, partition)
     if expire_ms != NO_EXPIRY:
         return CoordinatorRecord(key, value, _VERSION_WITH_EXPIRY)
     if metadata or topic_id == Uuid.ZERO:
         return CoordinatorRecord(key, value, _VERSION)
-    # What nearly every commit of nearly every client looks like.
-    value_bytes = (
-        _VALUE_HEAD.pack(
-            _VERSION,
-            offset,
-            leader_epoch,
-            _EMPTY,
-            commit_ms,
-            _ONE_TAG,
-            _TOPIC_ID_TAG,
-            _TOPIC_ID_BYTES,
-        )
-        + topic_id
+    value_bytes = _VALUE.pack(
+        _VERSION,
+        offset,
+        leader_epoch,
+        _EMPTY,
+        commit_ms,
+        _ONE_TAG,
+        _TOPIC_ID_TAG,
+        _TOPIC_ID_BYTES,
+        topic_id,
     )
-    return CoordinatorRecord(key, value, _VERSION, (key_bytes, value_bytes))
+    return tuple.__new__(CoordinatorRecord, (key, value, _VERSION, (key_bytes, value_bytes)))
 
 
 @lru_cache(maxsize=16384)  # The same offsets are committed again and again.
