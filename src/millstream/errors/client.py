@@ -8,6 +8,7 @@ ClientError
 │   └── DeliveryTimeout                 ... of a record, before it was acknowledged
 ├── ClientClosed, ForkedClient          this object cannot be used (here)
 ├── SerializationFailed                 a key or value could not be made bytes, or back
+│   └── SchemaRegistryError             ... because of the schema registry
 ├── DeliveryFailed                      records were lost and nobody had looked
 ├── FatalProducerError                  this producer must be closed
 ├── TransactionAborted                  what was sent was not committed
@@ -44,6 +45,7 @@ __all__ = [
     "OffsetOutOfRangeWithoutReset",
     "OperationTimeout",
     "PollIntervalExceeded",
+    "SchemaRegistryError",
     "SerializationFailed",
     "TransactionAborted",
     "Wakeup",
@@ -98,6 +100,17 @@ class ForkedClient(ClientError):
 
 class SerializationFailed(ClientError):
     """A key, value or header could not be turned into bytes, or bytes not into a value."""
+
+
+class SchemaRegistryError(SerializationFailed):
+    """A schema registry refused a call or did not answer."""
+
+    def __init__(self, problem: str, *, code: int = 0, retriable_elsewhere: bool = False) -> None:
+        super().__init__(problem)
+        self.code = code
+        """The registry's own error code (40401: no such subject, 409: incompatible); 0 if none."""
+        self.retriable_elsewhere = retriable_elsewhere
+        """Whether another address, or the same later, may answer."""
 
 
 class DeliveryFailed(ClientError):

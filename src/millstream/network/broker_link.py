@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from millstream.errors import MillstreamError
+from millstream.errors import MillstreamError, UnsupportedVersion
+from millstream.protocol.api import negotiate_api
 from millstream.protocol.frame import decode_response, decode_response_header
 from millstream.protocol.message import Message
 from millstream.types import ReadableBuffer
@@ -110,11 +111,10 @@ class InFlight(NamedTuple):
 class Waiting(NamedTuple):
     """A request that waits for the connection, or for room among those in flight."""
 
-    source: RequestSource | None
-    body_parts: Sequence[ReadableBuffer] | None
-    """In place of a source: encoded already."""
     api: ApiKey
     version: int | None
+    body: RequestSource | Sequence[ReadableBuffer]
+    """To be encoded, or encoded already."""
     deadline_ms: int
     timeout_ms: int
     on_done: OnDone | None
@@ -125,15 +125,25 @@ class Waiting(NamedTuple):
         """End it."""
         _fail(self.on_done, self.on_frame, error, now_ms)
 
+    def version_for(self, link: BrokerLink) -> int:
+        """The version to send it in; UnsupportedVersion if the broker has none that fits."""
+        theirs = link.versions.get(int(self.api))
+        if self.version is None:
+            version = negotiate_api(self.api, theirs)
+            highest = self.body.highest if isinstance(self.body, VersionedRequest) else None
+            return version if highest is None else min(version, highest)
+        if theirs is None or not theirs.covers(self.version):
+            offer = "does not offer it" if theirs is None else f"offers versions {theirs}"
+            raise UnsupportedVersion(
+                f"{self.api.api_name} version {self.version}: {link.name} {offer}"
+            )
+        return self.version
+
     def encode(self, version: int) -> Sequence[ReadableBuffer]:
         """The body in a version."""
-        if self.body_parts is not None:
-            return self.body_parts
-        assert self.source is not None
-        message = (
-            self.source.build(version) if isinstance(self.source, VersionedRequest) else self.source
-        )
-        return message.encode_parts(version)
+        if isinstance(self.body, VersionedRequest):
+            return self.body.build(version).encode_parts(version)
+        return self.body.encode_parts(version) if isinstance(self.body, Message) else self.body
 
 
 def _fail(
@@ -223,6 +233,13 @@ class BrokerLink:
     def is_throttled(self, now_ms: int) -> bool:
         """Whether the broker asked for silence until later."""
         return now_ms < self.throttled_until_ms
+
+    def take_late(self, now_ms: int) -> list[Waiting]:
+        """The requests that have waited for too long, which wait no longer."""
+        late = [each for each in self.waiting if now_ms >= each.deadline_ms]
+        if late:
+            self.waiting = deque(each for each in self.waiting if now_ms < each.deadline_ms)
+        return late
 
     def is_idle(self, now_ms: int, idle_ms: int) -> bool:
         """Whether it stands and nobody has used it for `idle_ms`; never if that is below 0."""

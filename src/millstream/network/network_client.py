@@ -10,7 +10,6 @@ nothing of topics, and never sends a request twice.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from millstream.errors import (
@@ -18,7 +17,6 @@ from millstream.errors import (
     ClientClosed,
     MillstreamError,
     ProtocolError,
-    UnsupportedVersion,
 )
 from millstream.network.backoff import Backoff
 from millstream.network.broker_directory import BrokerDirectory
@@ -29,21 +27,21 @@ from millstream.network.broker_link import (
     LinkState,
     OnDone,
     OnFrame,
-    Order,
     RequestSource,
     VersionedRequest,
     Waiting,
 )
+from millstream.network.client_config import NetworkClientConfig
 from millstream.network.client_selector import (
     Connected,
     Disconnected,
     Received,
     Repeated,
-    StandingOrder,
 )
 from millstream.network.handshake import FIRST_VERSION, AskAgain, read_versions, versions_request
-from millstream.protocol.api import API_BY_KEY, ApiKey, negotiate_api
-from millstream.protocol.primitives import encode_string
+from millstream.network.request_framing import RequestFraming
+from millstream.network.standing_orders import StandingOrders
+from millstream.protocol.api import API_BY_KEY, ApiKey
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,32 +61,9 @@ __all__ = [
     "VersionedRequest",
 ]
 
-FIRST_ORDER_CORRELATION_ID: Final = 1 << 30
-"""Standing orders count from here, other requests from 1: they never meet."""
-_ORDER_CORRELATION_IDS: Final = 1 << 16
-"""How many ids a standing order has to itself until they are used again."""
-_NO_TAGS: Final = b"\0"
 _NOT_KAFKA: Final = "does not speak Kafka; is it a Kafka listener without TLS?"
 
-_request_head = struct.Struct(">ihhi").pack
 _read_correlation_id = struct.Struct(">i").unpack_from
-
-_CANCELLED: Final = Order(ApiKey.HEARTBEAT, 0, lambda _response, _now_ms: None)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NetworkClientConfig:
-    """How patient a client is with its brokers; the defaults are Kafka's."""
-
-    client_id: str = ""
-    request_timeout_ms: int = 30_000
-    reconnect_backoff_ms: int = 50
-    reconnect_backoff_max_ms: int = 1_000
-    connection_setup_timeout_ms: int = 10_000
-    connection_setup_timeout_max_ms: int = 30_000
-    max_in_flight: int = 5
-    idle_ms: int = 540_000
-    """Close a connection that was not used for so long; -1: never."""
 
 
 class NetworkClient(BrokerDirectory):
@@ -106,11 +81,8 @@ class NetworkClient(BrokerDirectory):
         )
         self._by_connection: dict[int, BrokerLink] = {}
         self._next_connection_id = 1
-        self._next_correlation_id = 1
-        self._next_order_id = 1
-        self._order_links: dict[int, BrokerLink] = {}
-        client_id = encode_string(config.client_id)
-        self._client_ids = (client_id, client_id + _NO_TAGS)
+        self._framing = RequestFraming(config.client_id)
+        self._orders = StandingOrders(selector, self._framing)
 
     def is_ready(self, node_id: int, now_ms: int) -> bool:
         """Whether a request would be sent at once; begins to connect if that is what is missing."""
@@ -142,15 +114,7 @@ class NetworkClient(BrokerDirectory):
         api = request.api if isinstance(request, VersionedRequest) else API_BY_KEY[request.KEY]
         limit_ms = self._config.request_timeout_ms if timeout_ms is None else timeout_ms
         waiting = Waiting(
-            source=request,
-            body_parts=None,
-            api=api,
-            version=version,
-            deadline_ms=now_ms + limit_ms,
-            timeout_ms=limit_ms,
-            on_done=on_done,
-            on_frame=None,
-            expects_response=expects_response,
+            api, version, request, now_ms + limit_ms, limit_ms, on_done, None, expects_response
         )
         self._submit(node_id, waiting, now_ms)
 
@@ -173,15 +137,7 @@ class NetworkClient(BrokerDirectory):
         """
         limit_ms = self._config.request_timeout_ms if timeout_ms is None else timeout_ms
         waiting = Waiting(
-            source=None,
-            body_parts=body_parts,
-            api=api,
-            version=version,
-            deadline_ms=now_ms + limit_ms,
-            timeout_ms=limit_ms,
-            on_done=None,
-            on_frame=on_frame,
-            expects_response=expects_response,
+            api, version, body_parts, now_ms + limit_ms, limit_ms, None, on_frame, expects_response
         )
         self._submit(node_id, waiting, now_ms)
 
@@ -202,25 +158,11 @@ class NetworkClient(BrokerDirectory):
         link = self._links.get(node_id)
         if link is None or link.state is not LinkState.READY:
             raise BrokerUnreachable(f"broker {node_id} is not connected")
-        api = API_BY_KEY[request.KEY]
-        version = negotiate_api(api, link.versions.get(int(api)))
-        order_id = self._next_order_id
-        self._next_order_id += 1
-        block = order_id % ((1 << 31) // _ORDER_CORRELATION_IDS // 2)
-        correlation_id = FIRST_ORDER_CORRELATION_ID + block * _ORDER_CORRELATION_IDS
-        parts = self._framed(api, version, correlation_id, request.encode_parts(version))
-        link.orders[order_id] = Order(api, version, on_response)
-        self._order_links[order_id] = link
-        order = StandingOrder(b"".join(parts), first_ms, every_ms, until_ms, correlation_id)
-        self._selector.repeat(link.connection_id, order_id, order)
-        return order_id
+        return self._orders.place(link, request, (first_ms, every_ms, until_ms), on_response)
 
     def cancel(self, order_id: int) -> None:
         """End a standing order; its callback is not called any more."""
-        link = self._order_links.pop(order_id, None)
-        if link is not None:
-            link.orders.pop(order_id, None)
-            self._selector.cancel(order_id)
+        self._orders.cancel(order_id)
 
     # What the driver calls.
 
@@ -233,7 +175,7 @@ class NetworkClient(BrokerDirectory):
             if type(event) is Received:
                 self._on_frame(link, event.frame, now_ms)
             elif type(event) is Repeated:
-                self._on_repeated(link, event)
+                self._orders.note_sent(link, event, self._config.request_timeout_ms)
             elif type(event) is Connected:
                 link.move_to(LinkState.HANDSHAKING)
                 self._ask_versions(link, FIRST_VERSION, now_ms)
@@ -244,6 +186,7 @@ class NetworkClient(BrokerDirectory):
         """Expire what took too long, close what is idle, send what waited; the next deadline."""
         next_ms: int | None = None
         for retired in list(self._retired):
+            self._fail_waiting(retired, now_ms)
             self._close_if_done(retired)
         for link in (*self._links.values(), *self._retired):
             self._expire(link, now_ms)
@@ -256,13 +199,14 @@ class NetworkClient(BrokerDirectory):
 
     def close(self, now_ms: int) -> None:
         """Give everything up: requests under way fail with ClientClosed."""
-        for link in (*self._links.values(), *self._retired):
+        links = [*self._links.values(), *self._retired]
+        self._links.clear()  # First, so that who hears of it cannot send again.
+        self._retired.clear()
+        for link in links:
             if link.state is not LinkState.DISCONNECTED:
                 self._selector.close(link.connection_id)
                 self._disconnect(link)
             self._fail_all(link, ClientClosed("the client was closed"), now_ms)
-        self._links.clear()
-        self._retired.clear()
 
     # Connections.
 
@@ -286,8 +230,8 @@ class NetworkClient(BrokerDirectory):
     def _ask_versions(self, link: BrokerLink, version: int, now_ms: int) -> None:
         link.api_versions_version = version
         body = versions_request().encode_parts(version)
-        correlation_id = self._take_correlation_id()
-        parts = self._framed(ApiKey.API_VERSIONS, version, correlation_id, body)
+        correlation_id = self._framing.next_id()
+        parts = self._framing.framed(ApiKey.API_VERSIONS, version, correlation_id, body)
         self._selector.send(link.connection_id, parts)
 
     def _on_versions(self, link: BrokerLink, frame: ReadableBuffer, now_ms: int) -> None:
@@ -325,33 +269,36 @@ class NetworkClient(BrokerDirectory):
     def _disconnect(self, link: BrokerLink) -> None:
         self._by_connection.pop(link.connection_id, None)
         link.move_to(LinkState.DISCONNECTED)
-        link.throttled_until_ms = 0
 
     def _fail_all(self, link: BrokerLink, error: MillstreamError | None, now_ms: int) -> None:
         """End every request and order of a link; without `error`, because it is unreachable."""
         in_flight, link.in_flight = link.in_flight, {}
-        waiting, orders = list(link.waiting), link.orders
+        waiting, orders = list(link.waiting), self._orders.take_all(link)
         link.waiting.clear()
-        link.orders = {}
-        for order_id in orders:
-            self._order_links.pop(order_id, None)
         problem = f"{link.name}: {link.last_failure}"
         for each in in_flight.values():
             if not each.order_id:
                 each.fail(error or BrokerUnreachable(problem, was_sent=True), now_ms)
-        for order in orders.values():
+        for order in orders:
             order.on_response(error or BrokerUnreachable(problem, was_sent=True), now_ms)
         for waited in waiting:
             waited.fail(error or BrokerUnreachable(problem), now_ms)
 
     def _close_if_done(self, link: BrokerLink) -> None:
         """Hang up on a broker that was forgotten, once nothing is under way."""
-        if link not in self._retired or link.in_flight or link.orders:
+        if link not in self._retired or link.load or link.orders:
             return
         self._retired.remove(link)
         if link.state is not LinkState.DISCONNECTED:
             self._selector.close(link.connection_id)
             self._disconnect(link)
+
+    def _fail_waiting(self, link: BrokerLink, now_ms: int) -> None:
+        """Requests that were not sent when their broker was forgotten."""
+        waiting = list(link.waiting)
+        link.waiting.clear()
+        for each in waiting:
+            each.fail(BrokerUnreachable(f"{link.name} is not in the cluster any more"), now_ms)
 
     # Requests under way.
 
@@ -373,13 +320,13 @@ class NetworkClient(BrokerDirectory):
 
     def _send_now(self, link: BrokerLink, waiting: Waiting, now_ms: int) -> None:
         try:
-            version = self._version_for(link, waiting)
+            version = waiting.version_for(link)
             parts = waiting.encode(version)
         except MillstreamError as error:
             waiting.fail(error, now_ms)
             return
-        correlation_id = self._take_correlation_id()
-        framed = self._framed(waiting.api, version, correlation_id, parts)
+        correlation_id = self._framing.next_id()
+        framed = self._framing.framed(waiting.api, version, correlation_id, parts)
         sent = InFlight(
             waiting.api,
             version,
@@ -396,34 +343,6 @@ class NetworkClient(BrokerDirectory):
         if not waiting.expects_response:
             sent.finish_unanswered(now_ms)
 
-    def _version_for(self, link: BrokerLink, waiting: Waiting) -> int:
-        theirs = link.versions.get(int(waiting.api))
-        if waiting.version is not None:
-            if theirs is None or not theirs.covers(waiting.version):
-                offer = "does not offer it" if theirs is None else f"offers versions {theirs}"
-                raise UnsupportedVersion(
-                    f"{waiting.api.api_name} version {waiting.version}: {link.name} {offer}"
-                )
-            return waiting.version
-        version = negotiate_api(waiting.api, theirs)
-        highest = waiting.source.highest if isinstance(waiting.source, VersionedRequest) else None
-        return version if highest is None else min(version, highest)
-
-    def _framed(
-        self, api: ApiKey, version: int, correlation_id: int, body: Sequence[ReadableBuffer]
-    ) -> list[ReadableBuffer]:
-        client_id = self._client_ids[api.request_header_version(version) - 1]
-        size = 8 + len(client_id) + sum(map(len, body))
-        head = _request_head(size, api, version, correlation_id) + client_id
-        if len(body) == 1 and type(body[0]) is bytes:
-            return [head + body[0]]
-        return [head, *body]
-
-    def _take_correlation_id(self) -> int:
-        taken = self._next_correlation_id
-        self._next_correlation_id = taken + 1 if taken + 1 < FIRST_ORDER_CORRELATION_ID else 1
-        return taken
-
     def _on_frame(self, link: BrokerLink, frame: ReadableBuffer, now_ms: int) -> None:
         if link.state is LinkState.HANDSHAKING:
             self._on_versions(link, frame, now_ms)
@@ -435,11 +354,8 @@ class NetworkClient(BrokerDirectory):
             self._hang_up(link, "it answered a request that was not sent", now_ms)
             return
         link.used_ms = now_ms
-        try:
+        if answered.order_id == 0 or answered.order_id in link.orders:
             self._finish(link, answered, frame, now_ms)
-        except ProtocolError as error:
-            answered.fail(error, now_ms)
-            self._hang_up(link, f"its answer could not be read: {error}", now_ms)
         if link.waiting:
             self._serve_waiting(link, now_ms)
         elif self._retired:
@@ -448,29 +364,20 @@ class NetworkClient(BrokerDirectory):
     def _finish(
         self, link: BrokerLink, answered: InFlight, frame: ReadableBuffer, now_ms: int
     ) -> None:
-        if answered.order_id and answered.order_id not in link.orders:
-            return  # Cancelled meanwhile.
-        if answered.on_frame is not None:
-            answered.on_frame(frame, answered.body_position(frame), now_ms)
+        message = None
+        try:
+            position = answered.body_position(frame)
+            if answered.on_frame is None:
+                message = answered.decode(frame)
+        except ProtocolError as error:
+            answered.fail(error, now_ms)
+            self._hang_up(link, f"its answer could not be read: {error}", now_ms)
             return
-        message = answered.decode(frame)
-        self.throttle(link.node_id, getattr(message, "throttle_time_ms", 0), now_ms)
-        assert answered.on_done is not None
-        answered.on_done(message, now_ms)
-
-    def _on_repeated(self, link: BrokerLink, event: Repeated) -> None:
-        # One that was cancelled when it was on its way is answered nevertheless.
-        order = link.orders.get(event.order_id, _CANCELLED)
-        timeout_ms = self._config.request_timeout_ms
-        link.in_flight[event.correlation_id] = InFlight(
-            order.api,
-            order.version,
-            event.sent_ms + timeout_ms,
-            timeout_ms,
-            order.on_response,
-            None,
-            event.order_id,
-        )
+        if answered.on_frame is not None:
+            answered.on_frame(frame, position, now_ms)
+        elif answered.on_done is not None and message is not None:
+            self.throttle(link.node_id, getattr(message, "throttle_time_ms", 0), now_ms)
+            answered.on_done(message, now_ms)
 
     def _expire(self, link: BrokerLink, now_ms: int) -> None:
         if link.state in (LinkState.CONNECTING, LinkState.HANDSHAKING):
@@ -484,9 +391,7 @@ class NetworkClient(BrokerDirectory):
         elif link.is_idle(now_ms, self._config.idle_ms):
             self._selector.close(link.connection_id)
             self._disconnect(link)
-        late_waiting = [each for each in link.waiting if now_ms >= each.deadline_ms]
-        for each in late_waiting:
-            link.waiting.remove(each)
+        for each in link.take_late(now_ms):
             why = link.last_failure or "it has not answered what was sent before"
             problem = f"{link.name}: {each.api.api_name} could not be sent in time: {why}"
             each.fail(BrokerUnreachable(problem), now_ms)
