@@ -7,12 +7,14 @@ plain-Python codec, which `millstream._accel.COMPILED` tells.
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 KERNEL = Path("src/millstream/_accel")
+LINUX_ONLY = {"client_selector"}  # They stand on epoll; elsewhere their plain twins run.
 
 
 class BuildKernel(build_ext):
@@ -48,6 +50,7 @@ def kernel_extensions() -> list[Extension]:
             extra_compile_args=["-O3", "-g0"],
         )
         for source in sorted(KERNEL.glob("*.pyx"))
+        if sys.platform == "linux" or source.stem not in LINUX_ONLY
     ]
     directives = {"language_level": 3, "freethreading_compatible": True}
     built: list[Extension] = cythonize(  # type: ignore[no-untyped-call]  # Cython has no types
