@@ -1,0 +1,1 @@
+"""The consumer: subscriptions, fetching, offsets, and membership in a group."""

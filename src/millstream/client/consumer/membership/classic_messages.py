@@ -1,0 +1,132 @@
+"""What members of a classic group say to each other inside JoinGroup and SyncGroup.
+
+Subscriptions go up and assignments come down in Java's consumer protocol, the newest version of
+each: readers of older ones stop where they know no more. Nothing here keeps state.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from millstream.client.consumer.membership.assignors import GroupMember
+from millstream.client.consumer.membership.assignors.user_data import by_topic
+from millstream.errors import ClientError, DecodeError
+from millstream.protocol.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolAssignmentTopicPartition,
+    ConsumerProtocolSubscription,
+    ConsumerProtocolSubscriptionTopicPartition,
+)
+from millstream.protocol.messages.join_group import JoinGroupRequestProtocol
+from millstream.protocol.messages.sync_group import SyncGroupRequestAssignment
+from millstream.protocol.records_framing import (
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+from millstream.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from millstream.client.consumer.membership.assignors import (
+        Assignor,
+        GroupTopics,
+        PreviousAssignment,
+    )
+    from millstream.protocol.messages.join_group import JoinGroupResponseMember
+
+PROTOCOL_TYPE: Final = "consumer"
+_NEWEST: Final = 3
+
+
+def offered_protocols(
+    assignors: Iterable[Assignor],
+    topics: frozenset[str],
+    owned: frozenset[TopicPartition],
+    previous: PreviousAssignment,
+    rack: str | None,
+) -> list[JoinGroupRequestProtocol]:
+    """The assignors that a member has, in order of preference, with what it tells each."""
+    ours = [
+        ConsumerProtocolSubscriptionTopicPartition(topic=topic, partitions=indexes)
+        for topic, indexes in by_topic(owned).items()
+    ]
+    return [
+        JoinGroupRequestProtocol(
+            name=each.name,
+            metadata=encode_subscription(
+                ConsumerProtocolSubscription(
+                    topics=sorted(topics),
+                    user_data=each.user_data(previous),
+                    owned_partitions=ours,
+                    generation_id=previous.generation,
+                    rack_id=rack or None,
+                ),
+                _NEWEST,
+            ),
+        )
+        for each in assignors
+    ]
+
+
+def read_members(members: Iterable[JoinGroupResponseMember]) -> dict[str, GroupMember]:
+    """The group as its leader is told; a member that says nonsense gets nothing."""
+    found: dict[str, GroupMember] = {}
+    for each in members:
+        try:
+            said = decode_subscription(each.metadata)
+        except DecodeError:
+            said = ConsumerProtocolSubscription()
+        found[each.member_id] = GroupMember(
+            each.member_id,
+            frozenset(said.topics),
+            frozenset(
+                TopicPartition(topic.topic, index)
+                for topic in said.owned_partitions
+                for index in topic.partitions
+            ),
+            said.generation_id,
+            each.group_instance_id,
+            said.rack_id,
+            said.user_data,
+        )
+    return found
+
+
+def computed_assignments(
+    assignor: Assignor, members: dict[str, GroupMember], topics: GroupTopics
+) -> list[SyncGroupRequestAssignment]:
+    """Have the assignor decide, and write down what each member gets."""
+    try:
+        assigned = assignor.assign(members, topics)
+        by_member = {name: by_topic(assigned.get(name, ())) for name in members}
+    except Exception as error:
+        raise ClientError(f"assignor {assignor.name!r} failed: {error!r}") from error
+    return [
+        SyncGroupRequestAssignment(
+            member_id=name,
+            assignment=encode_assignment(
+                ConsumerProtocolAssignment(
+                    assigned_partitions=[
+                        ConsumerProtocolAssignmentTopicPartition(topic=topic, partitions=indexes)
+                        for topic, indexes in partitions.items()
+                    ]
+                ),
+                _NEWEST,
+            ),
+        )
+        for name, partitions in by_member.items()
+    ]
+
+
+def read_assignment(blob: bytes) -> frozenset[TopicPartition]:
+    """The partitions that the leader gave us; no bytes mean none."""
+    if not blob:
+        return frozenset()
+    return frozenset(
+        TopicPartition(topic.topic, index)
+        for topic in decode_assignment(blob).assigned_partitions
+        for index in topic.partitions
+    )

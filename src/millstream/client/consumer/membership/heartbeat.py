@@ -1,0 +1,67 @@
+"""Heartbeats that leave on time whatever this process is doing.
+
+In steady state the same request is sent again and again, so it is handed to the selector as a
+standing order: a compiled selector sends it from a thread that never waits for Python. The order
+ends by itself when the user has not polled for too long, and is renewed while he does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from millstream.errors import BrokerUnreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from millstream.client.consumer.membership.machine import Link
+    from millstream.network.network_client import OnDone
+    from millstream.protocol.message import Message
+
+
+class HeartbeatOrder:
+    """At most one standing order with the coordinator."""
+
+    def __init__(self, link: Link, until_ms: Callable[[int], int], on_response: OnDone) -> None:
+        self._link = link
+        self._until_of = until_ms
+        self._on_response = on_response
+        self._order_id: int | None = None
+        self._until_ms = 0
+        self._interval_ms = 0
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the coordinator hears of us without our doing."""
+        return self._order_id is not None
+
+    def start(self, request: Message, interval_ms: int, now_ms: int) -> None:
+        """Send this from now on, in place of what was sent before; first after one interval."""
+        self.stop()
+        self._interval_ms = max(1, interval_ms)
+        self._until_ms = self._until_of(now_ms)
+        try:
+            self._order_id = self._link.repeat(
+                request, now_ms + self._interval_ms, self._interval_ms, self._until_ms, self._hear
+            )
+        except BrokerUnreachable as error:
+            self._on_response(error, now_ms)
+
+    def stop(self) -> None:
+        """Send no more; answers to what was sent are not heard."""
+        if self._order_id is not None:
+            self._link.cancel(self._order_id)
+            self._order_id = None
+
+    def needs_renewal(self, now_ms: int) -> bool:
+        """Whether half of the time is over for which the order was given, and the user polls."""
+        if self._order_id is None:
+            return False
+        until_ms = self._until_of(now_ms)
+        half_ms = max(self._interval_ms, (until_ms - now_ms) // 2)
+        return until_ms > self._until_ms and self._until_ms - now_ms <= half_ms
+
+    def _hear(self, answer: Message | Exception, now_ms: int) -> None:
+        if isinstance(answer, Exception):
+            self._order_id = None  # It has ended with the connection.
+        self._on_response(answer, now_ms)  # type: ignore[arg-type]  # OnDone's own union
