@@ -1,0 +1,150 @@
+"""A schema registry in memory that answers over HTTP: enough of the REST API for tests.
+
+It compares texts and checks no compatibility. Faults can be asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class RegistryFault(Exception):
+    """An answer with an error code."""
+
+    def __init__(self, status: int, code: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+
+
+class Registry:
+    """Subjects and schemas, and what was asked."""
+
+    def __init__(self) -> None:
+        self.schemas: list[dict[str, Any]] = []
+        self.subjects: dict[str, list[int]] = {}
+        self.levels: dict[str, str] = {"": "BACKWARD"}
+        self.requests: list[str] = []
+        self.authorizations: set[str | None] = set()
+        self.failures_left = 0
+        self.url = ""
+
+    def answer(self, method: str, path: str, body: dict[str, Any]) -> Any:
+        """Route one request, unless it was asked to fail."""
+        if self.failures_left:
+            self.failures_left -= 1
+            raise RegistryFault(503, 50003, "Error while forwarding the request")
+        match [method, *[unquote(part) for part in path.strip("/").split("/")]]:
+            case ["GET", "subjects"]:
+                return sorted(self.subjects)
+            case ["POST", "subjects", subject, "versions"]:
+                return {"id": self._register(subject, body)}
+            case ["POST", "subjects", subject]:
+                return self._entry(subject, self._version_of(subject, body))
+            case ["GET", "subjects", subject, "versions"]:
+                return list(range(1, len(self._versions(subject)) + 1))
+            case ["GET", "subjects", subject, "versions", version]:
+                last = len(self._versions(subject))
+                return self._entry(subject, last if version in ("latest", "-1") else int(version))
+            case ["DELETE", "subjects", subject]:
+                return list(range(1, len(self.subjects.pop(subject)) + 1))
+            case ["GET", "schemas", "ids", schema_id]:
+                return self._schema(int(schema_id))
+            case ["POST", "compatibility", "subjects", _, "versions", _]:
+                return {"is_compatible": "compatible" in body["schema"]}
+            case ["GET", "config", *subject]:
+                return {"compatibilityLevel": self.levels["".join(subject)]}
+            case ["PUT", "config", *subject]:
+                self.levels["".join(subject)] = body["compatibility"]
+                return body
+        raise RegistryFault(404, 404, "HTTP 404 Not Found")
+
+    def _register(self, subject: str, body: dict[str, Any]) -> int:
+        schema = _stored(body)
+        if schema not in self.schemas:
+            self.schemas.append(schema)
+        schema_id = self.schemas.index(schema) + 1
+        versions = self.subjects.setdefault(subject, [])
+        if schema_id not in versions:
+            versions.append(schema_id)
+        return schema_id
+
+    def _version_of(self, subject: str, body: dict[str, Any]) -> int:
+        versions = self._versions(subject)
+        schema = _stored(body)
+        for version, schema_id in enumerate(versions, 1):
+            if self.schemas[schema_id - 1] == schema:
+                return version
+        raise RegistryFault(404, 40403, "Schema not found")
+
+    def _versions(self, subject: str) -> list[int]:
+        if subject not in self.subjects:
+            raise RegistryFault(404, 40401, f"Subject '{subject}' not found.")
+        return self.subjects[subject]
+
+    def _entry(self, subject: str, version: int) -> dict[str, Any]:
+        versions = self._versions(subject)
+        if not 0 < version <= len(versions):
+            raise RegistryFault(404, 40402, "Version not found")
+        schema_id = versions[version - 1]
+        return {"subject": subject, "version": version, "id": schema_id} | self._schema(schema_id)
+
+    def _schema(self, schema_id: int) -> dict[str, Any]:
+        if not 0 < schema_id <= len(self.schemas):
+            raise RegistryFault(404, 40403, "Schema not found")
+        return self.schemas[schema_id - 1]
+
+
+def _stored(body: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "schema": body["schema"],
+        "schemaType": body.get("schemaType") or "AVRO",
+        "references": body.get("references") or [],
+    }
+
+
+@contextmanager
+def running_registry() -> Iterator[Registry]:
+    """A registry that answers at `.url`."""
+    registry = Registry()
+
+    class Handler(BaseHTTPRequestHandler):
+        def handle_any(self) -> None:
+            path = urlsplit(self.path).path
+            registry.requests.append(f"{self.command} {self.path}")
+            registry.authorizations.add(self.headers.get("Authorization"))
+            length = int(self.headers.get("Content-Length") or 0)
+            body = json.loads(self.rfile.read(length) or b"{}")
+            try:
+                status, answer = 200, registry.answer(self.command, path, body)
+            except RegistryFault as fault:
+                status, answer = fault.status, {"error_code": fault.code, "message": str(fault)}
+            data = json.dumps(answer).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        do_GET = do_POST = do_PUT = do_DELETE = handle_any
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        registry.url = f"http://127.0.0.1:{server.server_address[1]}"
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield registry
+        finally:
+            server.shutdown()
+            thread.join()
