@@ -208,20 +208,13 @@ class Metadata:
             self._next_bootstrap_id -= 1
 
     def _should_rebootstrap(self, now_ms: int) -> bool:
-        if not self._config.rebootstrap or not self.snapshot.brokers:
-            return False
-        since_ms = self._first_failure_ms
-        has_waited = since_ms is not None and (
-            now_ms - since_ms >= self._config.rebootstrap_trigger_ms
-        )
-        return has_waited or self._has_nobody(now_ms)
-
-    def _has_nobody(self, now_ms: int) -> bool:
-        """Whether every broker we knew has failed at least once and none is at hand."""
         members = self._network.members()
-        return self._network.least_loaded(now_ms) is None and all(
-            self._network.last_failure(each) for each in members
-        )
+        if not self._config.rebootstrap or all(each < 0 for each in members):
+            return False  # The bootstrap addresses are what is being tried.
+        since_ms = self._first_failure_ms
+        trigger_ms = self._config.rebootstrap_trigger_ms
+        has_waited = since_ms is not None and now_ms - since_ms >= trigger_ms
+        return has_waited or self._network.is_cut_off()
 
     def _rebootstrap(self, now_ms: int) -> None:
         """Forget the brokers, keep what is known of topics until somebody tells otherwise."""

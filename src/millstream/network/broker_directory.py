@@ -117,6 +117,14 @@ class BrokerDirectory:
             if link.is_member and link.last_failure and link.state is not LinkState.READY
         ]
 
+    def is_cut_off(self) -> bool:
+        """Whether every member has refused a new connection after it had failed before."""
+        return all(
+            link.state is LinkState.DISCONNECTED and link.reconnect_failures > 1
+            for link in self._links.values()
+            if link.is_member
+        )
+
     def least_loaded(self, now_ms: int) -> int | None:
         """The broker to ask what any can answer; None if all have to be left alone for now."""
         candidates = [
