@@ -196,10 +196,11 @@ class RequestRouter:
 
     def poll(self, now_ms: int) -> int | None:
         """Send what can be sent now, end what is over; when to look again."""
-        next_ms = self._coordinators.poll(now_ms)
         for call in list(self._calls):
             self._advance(call, now_ms)
         self._calls = [each for each in self._calls if not each.is_done]
+        # Afterwards: calls have just said whom they are looking for.
+        next_ms = self._coordinators.poll(now_ms)
         for call in self._calls:
             due_ms = call.deadline_ms
             if not call.is_under_way and call.not_before_ms > now_ms:

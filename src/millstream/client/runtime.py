@@ -62,7 +62,7 @@ class ClientRuntime:
             ),
             random,
         )
-        self._actors: list[Actor] = [self.metadata, self.router]
+        self._actors: list[Actor] = []
         self._posted: deque[Callable[[int], None]] = deque()
         self._is_closed = False
 
@@ -117,7 +117,11 @@ class ClientRuntime:
             self._posted.popleft()(now_ms)
 
     def _poll_actors(self, now_ms: int) -> int | None:
+        self.network.expire(now_ms)
         times = [each.poll(now_ms) for each in list(self._actors)]
-        # Last, so that it sends what the actors have queued.
-        times.append(self.network.poll(now_ms))
+        # The router after those who call, the metadata after those who find it stale: what one
+        # asks of another is done in the same turn, and nobody sleeps over it.
+        times.append(self.router.poll(now_ms))
+        times.append(self.metadata.poll(now_ms))
+        times.append(self.network.next_due_ms(now_ms))
         return min((each for each in times if each is not None), default=None)

@@ -12,12 +12,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final
 
-from millstream.errors import (
-    BrokerUnreachable,
-    ClientClosed,
-    MillstreamError,
-    ProtocolError,
-)
+from millstream.errors import BrokerUnreachable, ClientClosed, MillstreamError, ProtocolError
 from millstream.network.backoff import Backoff
 from millstream.network.broker_directory import BrokerDirectory
 from millstream.network.broker_link import (
@@ -32,12 +27,7 @@ from millstream.network.broker_link import (
     Waiting,
 )
 from millstream.network.client_config import NetworkClientConfig
-from millstream.network.client_selector import (
-    Connected,
-    Disconnected,
-    Received,
-    Repeated,
-)
+from millstream.network.client_selector import Connected, Disconnected, Received, Repeated
 from millstream.network.handshake import FIRST_VERSION, AskAgain, read_versions, versions_request
 from millstream.network.request_framing import RequestFraming
 from millstream.network.standing_orders import StandingOrders
@@ -183,8 +173,12 @@ class NetworkClient(BrokerDirectory):
                 self._on_disconnected(link, event.reason, now_ms)
 
     def poll(self, now_ms: int) -> int | None:
-        """Expire what took too long, close what is idle, send what waited; the next deadline."""
-        next_ms: int | None = None
+        """Do what is due; when to be called next at the latest."""
+        self.expire(now_ms)
+        return self.next_due_ms(now_ms)
+
+    def expire(self, now_ms: int) -> None:
+        """Give up what took too long, close what is idle, send what had to wait."""
         for retired in list(self._retired):
             self._fail_waiting(retired, now_ms)
             self._close_if_done(retired)
@@ -192,10 +186,15 @@ class NetworkClient(BrokerDirectory):
             self._expire(link, now_ms)
             if link.waiting:
                 self._serve_waiting(link, now_ms)
-            due_ms = link.due_ms(now_ms, self._config.idle_ms)
-            if due_ms is not None and (next_ms is None or due_ms < next_ms):
-                next_ms = due_ms
-        return next_ms
+
+    def next_due_ms(self, now_ms: int) -> int | None:
+        """When the next deadline is; None without any."""
+        times = [
+            due_ms
+            for link in (*self._links.values(), *self._retired)
+            if (due_ms := link.due_ms(now_ms, self._config.idle_ms)) is not None
+        ]
+        return min(times, default=None)
 
     def close(self, now_ms: int) -> None:
         """Give everything up: requests under way fail with ClientClosed."""
