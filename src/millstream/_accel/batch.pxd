@@ -16,6 +16,7 @@ cdef extern from "batch.h" nogil:
     ctypedef struct ms_batch:
         uint8_t* data
         int64_t length
+        int64_t capacity
         int64_t hint
         int64_t record_count
         int64_t base_timestamp

@@ -60,10 +60,6 @@ cdef class BatchWriter:
     While a view of `body()` is alive the batch cannot change, which is a BufferError.
     """
 
-    cdef ms_batch _batch
-    cdef int _exports
-    cdef int _busy
-
     def __init__(self, int64_t capacity=16 * 1024, base_timestamp=None):
         """`capacity`: the bytes to make room for at first, a hint only.
 
@@ -117,13 +113,13 @@ cdef class BatchWriter:
 
     # ---- room and bookkeeping ----
 
-    cdef inline int _reserve(self, int64_t size) except -1:
+    cdef int _reserve(self, int64_t size) except -1:
         check_size(self._batch.length + size)
         if not ms_batch_reserve(&self._batch, self._batch.length + size):
             raise MemoryError
         return 0
 
-    cdef inline int64_t _timestamp_delta(self, int64_t timestamp) except? -1:
+    cdef int64_t _timestamp_delta(self, int64_t timestamp) except? -1:
         cdef int64_t delta
         if ms_batch_is_too_far(&self._batch, timestamp, &delta):
             raise OverflowError(
@@ -131,7 +127,7 @@ cdef class BatchWriter:
                 f"{self._batch.base_timestamp}")
         return delta
 
-    cdef inline int64_t _next_offset_delta(self) except -1:
+    cdef int64_t _next_offset_delta(self) except -1:
         if self._batch.last_offset_delta >= INT32_MAX:
             raise OverflowError(
                 f"offset delta {self._batch.last_offset_delta + 1} does not fit 31 bits")
