@@ -1,9 +1,9 @@
 """The compiled kernel: CRC-32C, murmur2, the record codec, Arrow, frames; in Cython.
 
 `millstream.records.kernel` chooses between these modules and their plain-Python twins in
-`millstream.records.plain`, and `produce_frames` and `commit_frames` of `millstream.server` between
-their own functions and those of the same name here; nobody else imports them. Nothing here imports
-the layers above.
+`millstream.records.plain`, the `..._frames` of `millstream.server` between their own functions and
+those of the same name here, and `batch_finder` of `millstream.storage` has no other way to be short;
+nobody else imports them. Nothing here imports the layers above.
 
 The environment variable MILLSTREAM_IMPL decides, and is read here only: `python` runs the plain
 twins, `compiled` insists on the kernel, unset or empty takes the kernel when it was built.
@@ -28,6 +28,8 @@ _MODULES = (
     "client_batch",
     "commit_frames",
     "produce_frames",
+    "fetch_frames",
+    "batch_finder",
     "arrow",
 )
 

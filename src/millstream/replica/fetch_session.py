@@ -117,6 +117,14 @@ class FetchSession(FetchInterest):
             self.changed.pop(target, None)
         return is_news
 
+    def note_records(self, target: FetchTarget, high_watermark: int, log_start_offset: int) -> None:
+        """Note that a partition has given records: what `settle` does with them."""
+        target.sent_high_watermark = high_watermark
+        target.sent_log_start_offset = log_start_offset
+        self._rank += 1
+        target.rank = self._rank
+        self.changed[target] = None
+
     def close(self) -> None:
         """Be told nothing more."""
         for target in self.targets.values():

@@ -47,19 +47,20 @@ class FetchSessionCache:
         self._slots = slots
         self._random = random
         # In order of use, the longest idle first.
-        self._sessions: dict[int, FetchSession] = {}
+        self.by_id: dict[int, FetchSession] = {}
+        """The sessions, for those who know what a request with one means."""
         # Who may be evicted, the least valuable first: for a follower, and for a consumer.
         self._ranked: dict[int, tuple[Worth, bool]] = {}
         self._evictable_by_followers: list[Worth] = []
         self._evictable_by_all: list[Worth] = []
 
     def __len__(self) -> int:
-        return len(self._sessions)
+        return len(self.by_id)
 
     @property
     def partition_count(self) -> int:
         """How many partitions the sessions have in all."""
-        return sum(len(session.targets) for session in self._sessions.values())
+        return sum(len(session.targets) for session in self.by_id.values())
 
     def open(
         self,
@@ -89,7 +90,7 @@ class FetchSessionCache:
             self._remove(session_id)
             return FetchContext((), is_follower=is_follower)
         session.epoch = next_epoch(session.epoch)
-        self._touch(session, now_ms)
+        self.touch(session, now_ms)
         return FetchContext((), session=session, is_follower=is_follower)
 
     def create(
@@ -104,7 +105,7 @@ class FetchSessionCache:
         if not targets:
             return None
         session_id = self._unused_id()
-        is_full = len(self._sessions) >= self._slots
+        is_full = len(self.by_id) >= self._slots
         if is_full and not self._evict((is_follower, len(targets), session_id), now_ms):
             return None
         session = FetchSession(
@@ -114,11 +115,11 @@ class FetchSessionCache:
             uses_topic_ids=uses_topic_ids,
             now_ms=now_ms,
         )
-        self._touch(session, now_ms)
+        self.touch(session, now_ms)
         return session
 
     def _require(self, session_id: int, epoch: int, *, uses_topic_ids: bool) -> FetchSession:
-        session = self._sessions.get(session_id)
+        session = self.by_id.get(session_id)
         if session is None:
             raise FetchSessionIdNotFound(f"no fetch session has id {session_id}")
         if session.uses_topic_ids != uses_topic_ids:
@@ -132,10 +133,11 @@ class FetchSessionCache:
             )
         return session
 
-    def _touch(self, session: FetchSession, now_ms: int) -> None:
+    def touch(self, session: FetchSession, now_ms: int) -> None:
+        """A session is used: it is the last that would have to go."""
         session.last_used_ms = now_ms
-        self._sessions.pop(session.id, None)
-        self._sessions[session.id] = session
+        self.by_id.pop(session.id, None)
+        self.by_id[session.id] = session
         worth = (session.is_follower, len(session.targets), session.id)
         is_established = now_ms - session.created_ms > EVICTION_MS
         if self._ranked.get(session.id) == (worth, is_established):
@@ -149,7 +151,7 @@ class FetchSessionCache:
 
     def _evict(self, newcomer: Worth, now_ms: int) -> bool:
         """Make room for a session, if there is one that matters less."""
-        oldest = next(iter(self._sessions.values()), None)
+        oldest = next(iter(self.by_id.values()), None)
         if oldest is None:
             return False
         if now_ms - oldest.last_used_ms > EVICTION_MS:
@@ -163,7 +165,7 @@ class FetchSessionCache:
         return True
 
     def _remove(self, session_id: int) -> None:
-        session = self._sessions.pop(session_id, None)
+        session = self.by_id.pop(session_id, None)
         if session is not None:
             self._unrank(session_id)
             session.close()
@@ -181,5 +183,5 @@ class FetchSessionCache:
     def _unused_id(self) -> int:
         while True:
             session_id = self._random.randint(1, _SESSION_ID_MAX)
-            if session_id not in self._sessions:
+            if session_id not in self.by_id:
                 return session_id

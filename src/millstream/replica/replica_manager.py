@@ -23,6 +23,7 @@ from millstream.replica.partition_table import PartitionTable
 from millstream.replica.purgatory import DelayedOperationPurgatory
 from millstream.replica.record_deletion import delete_records
 from millstream.replica.replica_changes import ReplicaChanges
+from millstream.replica.single_fetch import SingleFetches
 from millstream.replica.stored_log import stored_log
 from millstream.replica.transaction_verification import (
     require_one_producer,
@@ -108,6 +109,13 @@ class ReplicaManager:
             selector=selector,
             on_storage_error=self._on_storage_error,
         )
+        self.fetch_one = SingleFetches(
+            self._sessions, fetch_max_bytes=config.fetch_max_bytes
+        ).fetch_one
+        """The short way of a fetch in a session that is about one partition with records.
+
+        For the others it gives None and has done nothing, and `fetch` takes them.
+        """
         self._changes = ReplicaChanges(
             self._table,
             store,

@@ -1,26 +1,32 @@
 """The common shapes of Fetch: read straight from the frame, answered without a message.
 
-A consumer in a session names one partition, or none, in nearly every request; `READERS` know that
-shape and give None for all others, which go to the generated decoder. `write_plain` answers
-everything without errors and other rare news, with the records as slices of files between the
-bytes; what it cannot say it leaves to the generated encoder.
+A consumer in a session names one partition, or none, in nearly every request; `read_single`, and
+`READERS` before topic ids, know that shape and give None for all others, which go to the generated
+decoder. `answer_single` answers those that were served the short way, `write_plain` everything
+without errors and other rare news; what they cannot say they leave to the generated encoder. Few
+records are read into the answer, many stay a slice of their file between its bytes. What is done
+for every fetch has a compiled twin in `_accel.fetch_frames`, which runs where it was built.
 """
 
 from __future__ import annotations
 
+import os
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
+from millstream import _accel
 from millstream.protocol.primitives import encode_compact_string, encode_string, encode_uvarint
 from millstream.replica.fetch_target import UNKNOWN, FetchTarget
+from millstream.storage.filesystem import FileSlice
 from millstream.types import Uuid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from millstream.network.request import ResponsePart
+    from millstream.network.request import Response, ResponsePart
     from millstream.replica.fetch_session import FetchAnswer
     from millstream.replica.fetch_target import PartitionFetch
+    from millstream.replica.single_fetch import SingleFetched, SingleRequest
 
     Reader: TypeAlias = Callable[[memoryview, int, int], "PlainFetch | None"]
 
@@ -30,8 +36,11 @@ _LEADER_EPOCHS_SINCE: Final = 9
 RACKS_SINCE: Final = 11
 FLEXIBLE_SINCE: Final = 12
 TOPIC_IDS_SINCE: Final = 13
+SINGLES_UNTIL: Final = 18
+"""The last version that `read_single` knows; it begins with topic ids."""
 REPLICA_STATE_SINCE: Final = 15
 _CONSUMER: Final = -1
+_COMMITTED: Final = 1
 _ONE: Final = 2
 """A compact array of one element begins with this, an empty one with 1."""
 
@@ -39,6 +48,7 @@ _ONE: Final = 2
 _OLD_HEAD: Final = Struct(">iiiibiii")
 # Number of partitions, partition, leader epoch, offset, start of the log, bytes at most.
 _OLD_PARTITION: Final = Struct(">iiiqqi")
+_REPLICA_ID: Final = Struct(">i")
 _HEAD: Final = Struct(">iiibiiB")
 # Number of partitions, partition, leader epoch, offset, last epoch, start of the log, bytes at
 # most; no tagged fields of the partition and of the topic.
@@ -90,27 +100,38 @@ def _read_old(buffer: memoryview, at: int, end: int, *, has_rack: bool) -> Plain
     return PlainFetch(*limits, (target,))
 
 
-def _read(buffer: memoryview, at: int, end: int) -> PlainFetch | None:
-    """Versions 15 to 18."""
+def read_single(buffer: memoryview, at: int, end: int, version: int) -> SingleRequest | None:
+    """The request in `buffer[at:end]` of version 13 to 18, if it is of the common shape."""
+    if version < REPLICA_STATE_SINCE:
+        if end - at < _REPLICA_ID.size or _REPLICA_ID.unpack_from(buffer, at)[0] != _CONSUMER:
+            return None
+        at += _REPLICA_ID.size
     size = end - at
     if size < _EMPTY_BYTES or buffer[end - 1] or buffer[end - 2] != 1 or buffer[end - 3] != 1:
         return None
-    wait, least, most, isolation, session, epoch, topics = _HEAD.unpack_from(buffer, at)
+    *limits, topics = _HEAD.unpack_from(buffer, at)
     if topics == 1:
-        is_whole = size == _EMPTY_BYTES
-        return PlainFetch(wait, least, most, isolation, session, epoch, ()) if is_whole else None
+        return (*limits, None, 0, 0, 0, 0, 0, 0) if size == _EMPTY_BYTES else None
     # The topic's id, its partition, and that neither has tagged fields.
     if topics != _ONE or size != _SINGLE_BYTES:
         return None
     at += _HEAD.size
-    topic_id = Uuid(buffer[at : at + Uuid.SIZE])
-    partitions, index, leader_epoch, offset, last_epoch, log_start, bytes_max, tags = (
-        _PARTITION.unpack_from(buffer, at + Uuid.SIZE)
-    )
+    partitions, *named, tags = _PARTITION.unpack_from(buffer, at + Uuid.SIZE)
     if partitions != _ONE or tags:
         return None
-    target = FetchTarget(topic_id, index, offset, bytes_max, leader_epoch, last_epoch, log_start)
-    return PlainFetch(wait, least, most, isolation, session, epoch, (target,))
+    return (*limits, bytes(buffer[at : at + Uuid.SIZE]), *named)
+
+
+def plain_of(single: SingleRequest) -> PlainFetch:
+    """The same for the long way."""
+    topic_id = single[6]
+    if topic_id is None:
+        return PlainFetch(*single[:6], ())
+    index, leader_epoch, offset, last_epoch, log_start, bytes_max = single[7:]
+    target = FetchTarget(
+        Uuid(topic_id), index, offset, bytes_max, leader_epoch, last_epoch, log_start
+    )
+    return PlainFetch(*single[:6], (target,))
 
 
 def _read_without_rack(buffer: memoryview, at: int, end: int) -> PlainFetch | None:
@@ -124,9 +145,8 @@ def _read_with_rack(buffer: memoryview, at: int, end: int) -> PlainFetch | None:
 READERS: Final[dict[int, Reader]] = {
     **dict.fromkeys(range(_LEADER_EPOCHS_SINCE, RACKS_SINCE), _read_without_rack),
     RACKS_SINCE: _read_with_rack,
-    **dict.fromkeys(range(REPLICA_STATE_SINCE, 19), _read),
 }
-"""By version: reads `buffer[at:end]`, or gives None if it is not of the common shape."""
+"""By version before 13: reads `buffer[at:end]`, or gives None if it is of another shape."""
 
 
 # Size, correlation id, throttle time, then as versions have it the error, the session; topics.
@@ -143,7 +163,10 @@ _NO_TAGS: Final = b"\0"
 # The whole answer for one partition, up to the size of its records; and what follows them: no
 # tagged fields of the partition, of the topic, of the whole.
 _SINGLE: Final = Struct(">iibihib16sbihqqqbi")
-_SINGLE_END: Final = b"\0\0\0"
+SINGLE_END: Final = b"\0\0\0"
+"""What follows the records of an answer that `write_single` has begun."""
+READ_BYTES_MAX: Final = 96 * 1024
+"""Records up to this size are read into their answer; larger ones are sent from their file."""
 
 
 def is_plain(found: PartitionFetch) -> bool:
@@ -169,29 +192,41 @@ def _write_single(answer: FetchAnswer, correlation_id: int) -> list[ResponsePart
     """One partition of a topic that has an id: what most fetches of most consumers get."""
     target, found = answer.partitions[0]
     records = found.records
-    length = 0 if records is None else records.length
-    encoded_length = encode_uvarint(length + 1)
-    head = _SINGLE.pack(
-        _SINGLE.size - 4 + len(encoded_length) + length + len(_SINGLE_END),
+    assert isinstance(target.topic, Uuid)
+    head = write_single(
         correlation_id,
-        0,
-        0,
-        0,
         answer.session_id,
-        _ONE,
         target.topic,
-        _ONE,
         target.index,
-        0,
         found.high_watermark,
         found.last_stable_offset,
         found.log_start_offset,
-        0 if found.aborted_transactions is None else 1,
-        UNKNOWN,
+        found.aborted_transactions is not None,
+        0 if records is None else records.length,
     )
-    if records is None:
-        return [head + encoded_length + _SINGLE_END]
-    return [head + encoded_length, records, _SINGLE_END]
+    return [head + SINGLE_END] if records is None else [head, records, SINGLE_END]
+
+
+def write_single(
+    correlation_id: int,
+    session_id: int,
+    topic_id: bytes,
+    index: int,
+    high_watermark: int,
+    last_stable_offset: int,
+    log_start_offset: int,
+    has_aborted: bool,
+    length: int,
+) -> bytes:
+    """The answer about one partition up to its records; `SINGLE_END` follows them.
+
+    `has_aborted` says that the asker wants to know of aborted transactions; there are none.
+    """
+    encoded_length = encode_uvarint(length + 1)
+    size = _SINGLE.size - 4 + len(encoded_length) + length + len(SINGLE_END)
+    limits = (high_watermark, last_stable_offset, log_start_offset)
+    head = (size, correlation_id, 0, 0, 0, session_id, _ONE, topic_id, _ONE, index, 0, *limits)
+    return _SINGLE.pack(*head, has_aborted, UNKNOWN) + encoded_length
 
 
 def _write_flexible(answer: FetchAnswer, correlation_id: int) -> list[ResponsePart]:
@@ -289,3 +324,71 @@ def _flush(pending: list[bytes], parts: list[ResponsePart]) -> int:
     joined = b"".join(pending)
     parts.append(joined)
     return len(joined)
+
+
+def read_answer(
+    descriptor: int,
+    position: int,
+    length: int,
+    correlation_id: int,
+    session_id: int,
+    topic_id: bytes,
+    index: int,
+    high_watermark: int,
+    last_stable_offset: int,
+    log_start_offset: int,
+    has_aborted: bool,
+) -> bytes | None:
+    """The whole answer, its records read from a file; None if the file does not give them all."""
+    try:
+        records = os.pread(descriptor, length, position)
+    except OSError:
+        return None
+    if len(records) != length:
+        return None
+    limits = (high_watermark, last_stable_offset, log_start_offset)
+    head = write_single(correlation_id, session_id, topic_id, index, *limits, has_aborted, length)
+    return b"".join((head, records, SINGLE_END))
+
+
+def answer_single(fetched: SingleFetched, asked: SingleRequest, correlation_id: int) -> Response:
+    """The answer to a fetch that was served the short way."""
+    target, (file, position, length, high_watermark, last_stable, log_start) = fetched
+    topic_id, session_id, has_aborted = target.topic, asked[4], asked[3] == _COMMITTED
+    assert type(topic_id) is Uuid
+    if length <= READ_BYTES_MAX:
+        descriptor = file.fileno()
+        if descriptor >= 0:
+            frame = read_answer(
+                descriptor,
+                position,
+                length,
+                correlation_id,
+                session_id,
+                topic_id,
+                target.index,
+                high_watermark,
+                last_stable,
+                log_start,
+                has_aborted,
+            )
+            if frame is not None:
+                return frame
+    head = write_single(
+        correlation_id,
+        session_id,
+        topic_id,
+        target.index,
+        high_watermark,
+        last_stable,
+        log_start,
+        has_aborted,
+        length,
+    )
+    return [head, FileSlice(file, position, length), SINGLE_END]
+
+
+plain_read_single, plain_write_single, plain_read_answer = read_single, write_single, read_answer
+"""The twins in Python, whichever runs."""
+if not TYPE_CHECKING and _accel.COMPILED:
+    from millstream._accel.fetch_frames import read_answer, read_single, write_single

@@ -299,6 +299,12 @@ class OffsetIndex(SparseIndex):
         after, position_after = self._entry_bytes(_OFFSET_ENTRY, slot + 1)
         return base_offset + before, position, base_offset + after, position_after
 
+    def raw_entries(self) -> tuple[MappedBuffer | bytearray, int, bytearray]:
+        """All entries as they are written: those in the file, how many, and those in memory."""
+        pending = self._pending
+        count = self.entry_count - len(pending) // self.ENTRY_BYTES
+        return self._buffer() if count else pending, count, pending
+
     def first_at_or_after(self, position: int) -> OffsetPosition | None:
         """The first entry whose batch begins at a position or later: an upper bound."""
         slot = self._last_at_most(_INT32, 4, position - 1) + 1

@@ -7,9 +7,10 @@ the log is. It never changes the log.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from millstream.errors import InvalidArgument
+from millstream.storage.batch_finder import find_place
 from millstream.storage.epoch_cache import UNDEFINED_EPOCH
 from millstream.storage.filesystem import FileSlice
 from millstream.storage.log_results import (
@@ -27,22 +28,19 @@ from millstream.storage.time_lookup import TimedRecord, find_by_timestamp
 
 if TYPE_CHECKING:
     from millstream.storage.epoch_cache import LeaderEpochCache
+    from millstream.storage.filesystem import File
     from millstream.storage.local_log import LocalLog
     from millstream.storage.segment import LogSegment
     from millstream.storage.transaction_index import AbortedTransaction
 
+    Span: TypeAlias = tuple[File, int, int]
+    """Bytes of a file: where they begin, and how many they are."""
+    _Place: TypeAlias = tuple[LogSegment, int, int]
+    """Where the batch is that has an offset, and how long; 0 if it was not there yet."""
+
 _UNKNOWN: Final = TimedRecord(NO_TIMESTAMP, -1, UNDEFINED_EPOCH)
 _PLACES_KEPT: Final = 16
 """Where the watermarks are, and where a few readers go on; several of them often at one place."""
-
-
-class _Place(NamedTuple):
-    """Where the batch is that has an offset."""
-
-    segment: LogSegment
-    position: int
-    batch_bytes: int
-    """How long it is; 0 if it was not there yet when the place was noted."""
 
 
 class LogReader:
@@ -76,8 +74,32 @@ class LogReader:
         aborted = () if found.records is None else self._aborted_within(found)
         return found._replace(aborted_transactions=tuple(aborted))
 
+    def read_whole(
+        self, offset: int, bytes_max: int, bound: int, *, with_aborted: bool
+    ) -> Span | None:
+        """The short way of a reader that gets at least a batch, from an offset before the bound.
+
+        None if it has to be given to `read`: there is nothing, or transactions were aborted.
+        """
+        if with_aborted and self._aborted_bases:
+            return None
+        segment, position, length, _ = self._span(offset, bytes_max, bound, must_progress=True)
+        return None if length <= 0 else (segment.open_file(), position, length)
+
     def _read(self, offset: int, bytes_max: int, bound: int, *, must_progress: bool) -> FetchData:
         """The bytes from the batch with an offset on, from one segment and before a bound."""
+        segment, position, length, is_incomplete = self._span(
+            offset, bytes_max, bound, must_progress=must_progress
+        )
+        start = OffsetMetadata(offset, segment.base_offset, position)
+        if length <= 0:
+            return FetchData(start, None)
+        return FetchData(start, FileSlice(segment.open_file(), position, length), is_incomplete)
+
+    def _span(
+        self, offset: int, bytes_max: int, bound: int, *, must_progress: bool
+    ) -> tuple[LogSegment, int, int, bool]:
+        """Segment, position and length of a read, and whether not even one batch fits it."""
         segment, position, batch_bytes = self._places.get(offset) or self._find(offset)
         length = segment.size - position
         if not batch_bytes and not 0 < length <= bytes_max:
@@ -86,15 +108,11 @@ class LogReader:
             length = segment.size - position
         if bound < self._local.log_end_offset:
             length = self._length_before(bound, segment, position)
-        start = OffsetMetadata(offset, segment.base_offset, position)
-        is_incomplete = False
-        if length > bytes_max:
-            # Bounds are between batches, so only a limit of bytes can cut one.
-            length = min(length, max(bytes_max, batch_bytes)) if must_progress else bytes_max
-            is_incomplete = length < batch_bytes
-        if length <= 0:
-            return FetchData(start, None)
-        return FetchData(start, FileSlice(segment.open_file(), position, length), is_incomplete)
+        if length <= bytes_max:
+            return segment, position, length, False
+        # Bounds are between batches, so only a limit of bytes can cut one.
+        length = min(length, max(bytes_max, batch_bytes)) if must_progress else bytes_max
+        return segment, position, length, length < batch_bytes
 
     def _length_before(self, bound: int, segment: LogSegment, position: int) -> int:
         """How many bytes a segment has from a position on and before a bound."""
@@ -114,14 +132,14 @@ class LogReader:
         place = None
         segment = local.segments.floor(offset) if offset < local.log_end_offset else None
         while segment is not None and place is None:
-            head = segment.find_batch(offset)
-            if head is not None:
-                place = _Place(segment, head.position, head.size)
+            found = find_place(segment, offset)
+            if found is not None:
+                place = (segment, *found)
             else:
                 segment = local.segments.higher(segment.base_offset)
         if place is None:
             active = local.segments.active
-            place = _Place(active, active.size, 0)
+            place = (active, active.size, 0)
         if len(places) >= _PLACES_KEPT:
             del places[next(iter(places))]
         places[offset] = place

@@ -182,12 +182,12 @@ class LogSegment:
     @property
     def largest(self) -> TimestampOffset:
         """The largest timestamp and the last offset of its batch; (-1, base) if unknown."""
-        indexes = self._ready_indexes()
+        indexes = self.ready_indexes()
         return TimestampOffset(indexes.largest_timestamp, indexes.largest_offset)
 
     def time_entry_before(self, timestamp: int) -> TimestampOffset:
         """The time index's last entry that is not later; (-1, base) if there is none."""
-        return self._ready_indexes().times.lookup(timestamp)
+        return self.ready_indexes().times.lookup(timestamp)
 
     def open_file(self) -> File:
         """The log file; it stays open until `release`."""
@@ -206,14 +206,14 @@ class LogSegment:
 
     def upper_bound_offset(self, position: int) -> int | None:
         """An offset at or after everything before a position; None: the segment's end."""
-        entry = self._ready_indexes().offsets.first_at_or_after(position)
+        entry = self.ready_indexes().offsets.first_at_or_after(position)
         return None if entry is None else entry.offset
 
     def read_next_offset(self) -> int:
         """The offset after the last record, or CorruptMessage if not all bytes are batches."""
         if self.size == 0:
             return self.base_offset
-        hint = self._ready_indexes().offsets.last_entry.position
+        hint = self.ready_indexes().offsets.last_entry.position
         with suppress(CorruptMessage):
             return last_offset_before(self.open_file(), hint, self.size) + 1
         return last_offset_before(self.open_file(), 0, self.size) + 1
@@ -288,7 +288,7 @@ class LogSegment:
         file = self.open_file()
         if file.size() != self.size:
             file.truncate(self.size)
-        self._ready_indexes().seal()
+        self.ready_indexes().seal()
         self.is_changed = False
 
     def release(self) -> None:
@@ -319,7 +319,7 @@ class LogSegment:
 
     def _write(self, data: ReadableBuffer, position: int) -> None:
         if not self._is_ready:
-            self._ready_indexes()
+            self.ready_indexes()
         file = self._file or self.open_file()
         try:
             file.pwrite(data, position)
@@ -341,7 +341,7 @@ class LogSegment:
                 f"offset {last_offset} is too far from the segment's base {self.base_offset}"
             )
 
-    def _ready_indexes(self) -> SegmentIndexes:
+    def ready_indexes(self) -> SegmentIndexes:
         """The indexes; the first use of an existing segment has a look at them."""
         if not self._is_ready:
             self._is_ready = True
@@ -356,7 +356,7 @@ class LogSegment:
         return self.indexes
 
     def _find(self, offset: int) -> BatchHead | None:
-        indexes = self.indexes if self._is_ready else self._ready_indexes()
+        indexes = self.indexes if self._is_ready else self.ready_indexes()
         before, position, after, position_after = indexes.offsets.around(offset)
         file = self.open_file()
         if before < offset and position_after - position > HEAD_WINDOW_BYTES:

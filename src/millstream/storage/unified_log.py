@@ -11,7 +11,12 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
-from millstream.errors import InvalidArgument, KafkaStorageError, OffsetOutOfRange
+from millstream.errors import (
+    InvalidArgument,
+    KafkaStorageError,
+    MillstreamError,
+    OffsetOutOfRange,
+)
 from millstream.storage.express_lane import ExpressLane
 from millstream.storage.faults import storage_error, storage_errors
 from millstream.storage.loader import LoadRequest, load_log
@@ -32,7 +37,7 @@ if TYPE_CHECKING:
     from millstream.storage.epoch_cache import EpochEnd, LeaderEpochCache
     from millstream.storage.flusher import FlushJob
     from millstream.storage.loader import LoadedLog
-    from millstream.storage.log_results import FetchData, OffsetMetadata
+    from millstream.storage.log_results import FetchData, OffsetMetadata, WholeRead
     from millstream.storage.segment import LogSegment
     from millstream.storage.time_lookup import TimedRecord
     from millstream.storage.transaction_index import AbortedTransaction
@@ -161,6 +166,21 @@ class UnifiedLog(LogBounds):
             )
         except OSError as error:
             raise storage_error(self.directory, "reading", error) from error
+
+    def read_whole(self, offset: int, bytes_max: int, *, is_committed: bool) -> WholeRead | None:
+        """The short way of a consumer's read that finds at least a batch; it changes nothing.
+
+        None if it has to be given to `read`, which says what is there or what is wrong.
+        """
+        high_watermark, last_stable = self._high_watermark, self.last_stable_offset
+        bound = last_stable if is_committed else high_watermark
+        if self._is_closed or not self._log_start_offset <= offset < bound:
+            return None
+        try:
+            span = self._reader.read_whole(offset, bytes_max, bound, with_aborted=is_committed)
+        except (OSError, MillstreamError):
+            return None
+        return span and (*span, high_watermark, last_stable, self._log_start_offset)
 
     def locate(self, offset: int) -> OffsetMetadata:
         """Where an offset is in the files, for who counts bytes between offsets."""

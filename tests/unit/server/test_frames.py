@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import struct
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -17,7 +18,10 @@ from millstream.types import Uuid
 from tests.unit.storage.batches import batch_bytes
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from millstream.protocol.message import Message
+    from millstream.replica.single_fetch import SingleRequest
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -146,7 +150,24 @@ def test_produce_is_answered_as_the_encoder_would(
     assert answer == encode_response(response, version, correlation_id)
 
 
-@pytest.mark.parametrize("version", [9, 10, 11, 15, 16, 17, 18])
+def read_single_by_both(
+    buffer: memoryview, at: int, end: int, version: int
+) -> SingleRequest | None:
+    """The compiled reader, if there is one, and its twin agree."""
+    single = fetch_frames.read_single(buffer, at, end, version)
+    assert single == fetch_frames.plain_read_single(buffer, at, end, version)
+    return single
+
+
+def read_fetch(message: Message, version: int) -> fetch_frames.PlainFetch | None:
+    """A request the short way of its version."""
+    if version < fetch_frames.TOPIC_IDS_SINCE:
+        return fetch_frames.READERS[version](*body(message, version))
+    single = read_single_by_both(*body(message, version), version)
+    return None if single is None else fetch_frames.plain_of(single)
+
+
+@pytest.mark.parametrize("version", [9, 10, 11, *range(13, 19)])
 @pytest.mark.parametrize("has_partition", [False, True])
 def test_fetch_is_read_as_the_decoder_reads_it(version: int, has_partition: bool) -> None:
     asked = fetch.FetchPartition(
@@ -169,7 +190,7 @@ def test_fetch_is_read_as_the_decoder_reads_it(version: int, has_partition: bool
         else [],
     )
 
-    plain = fetch_frames.READERS[version](*body(request, version))
+    plain = read_fetch(request, version)
 
     assert plain is not None
     assert plain[:6] == (1, 2, 3, 1, 9, 10)
@@ -181,7 +202,7 @@ def test_fetch_is_read_as_the_decoder_reads_it(version: int, has_partition: bool
         assert target.last_fetched_epoch == (6 if version >= 12 else -1)
 
 
-@pytest.mark.parametrize("version", [11, 15, 18])
+@pytest.mark.parametrize("version", [11, 13, 14, 15, 18])
 @pytest.mark.parametrize(
     "change",
     [
@@ -197,7 +218,50 @@ def test_uncommon_fetches_are_left_to_the_decoder(version: int, change: dict[str
         change = {"replica_state": fetch.ReplicaState(replica_id=2)}
     request = fetch.FetchRequest(session_id=1, session_epoch=1, **change)  # type: ignore[arg-type]
 
-    assert fetch_frames.READERS[version](*body(request, version)) is None
+    assert read_fetch(request, version) is None
+
+
+@given(st.integers(13, 18), st.data())
+def test_damaged_fetches_are_read_alike_by_both(version: int, data: st.DataObject) -> None:
+    asked = fetch.FetchPartition(partition=1, fetch_offset=5, partition_max_bytes=8)
+    topics = [fetch.FetchTopic(topic_id=TOPIC_ID, partitions=[asked])]
+    request = fetch.FetchRequest(topics=topics if data.draw(st.booleans()) else [])
+    buffer, at, end = body(request, version)
+    damaged = bytearray(buffer)
+    damaged[data.draw(st.integers(at, end - 1))] = data.draw(st.integers(0, 255))
+    stop = data.draw(st.sampled_from([end, end - 1, end + 1, at, len(damaged) + 1]))
+
+    if stop <= len(damaged):
+        read_single_by_both(memoryview(damaged), at, stop, version)
+
+
+@given(st.data())
+def test_a_single_answer_begins_alike_by_both(data: st.DataObject) -> None:
+    drawn = [data.draw(each) for each in (INT32, INT32, INT32, INT64, INT64, INT64, st.booleans())]
+    length = data.draw(st.integers(0, 2**31 - 200))
+    about: Any = (*drawn[:2], TOPIC_ID, *drawn[2:], length)
+
+    assert fetch_frames.write_single(*about) == fetch_frames.plain_write_single(*about)
+
+
+def test_records_are_read_into_their_answer_alike_by_both(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(bytes(range(256)) * 40)
+    about = (7, 8, TOPIC_ID, 9, 10, 11, 12, True)
+    with path.open("rb") as file:
+        for position, length in ((5, 1), (0, 10_240), (1, 10_240), (20_000, 5)):
+            for descriptor in (file.fileno(), 1 << 20):
+                arguments = (descriptor, position, length, *about)
+                answer = fetch_frames.read_answer(*arguments)
+
+                assert answer == fetch_frames.plain_read_answer(*arguments)
+                is_there = position + length <= 10_240 and descriptor == file.fileno()
+                assert (answer is not None) == is_there
+
+
+def test_a_topic_id_has_sixteen_bytes() -> None:
+    with pytest.raises((ValueError, struct.error)):
+        fetch_frames.write_single(1, 2, "short", 3, 4, 5, 6, False, 7)  # type: ignore[arg-type]
 
 
 found_partitions = st.lists(

@@ -7,6 +7,7 @@ them from there.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from millstream.errors import ApiError, KafkaStorageError, NotLeaderOrFollower
@@ -30,9 +31,13 @@ from millstream.server.fetch_frames import (
     RACKS_SINCE,
     READERS,
     REPLICA_STATE_SINCE,
+    SINGLES_UNTIL,
     TOPIC_IDS_SINCE,
     PlainFetch,
+    answer_single,
     is_plain,
+    plain_of,
+    read_single,
     write_plain,
 )
 from millstream.server.isolation import consumer_isolation
@@ -57,12 +62,13 @@ _PARAMS_MAX: Final = 1000
 class FetchHandler:
     """Answers Fetch."""
 
-    __slots__ = ("_clock", "_fetch", "_metadata", "_params", "_sessions")
+    __slots__ = ("_clock", "_fetch", "_fetch_one", "_metadata", "_params", "_sessions")
 
     def __init__(
         self, replicas: ReplicaManager, metadata: KRaftMetadataCache, clock: Clock
     ) -> None:
         self._fetch = replicas.fetch
+        self._fetch_one = replicas.fetch_one
         self._sessions = replicas.fetch_sessions
         self._metadata = metadata
         self._clock = clock
@@ -71,13 +77,23 @@ class FetchHandler:
     def handle(self, request: Request) -> Response | Outcome:
         """Read, and answer now or when there is enough."""
         version = request.api_version
-        reader = READERS.get(version)
-        plain = None
-        if reader is not None:
-            try:
-                plain = reader(request.buffer, request.body, request.end)
-            except UnicodeDecodeError:
-                plain = None  # The decoder will say what is wrong.
+        plain: PlainFetch | None = None
+        if TOPIC_IDS_SINCE <= version <= SINGLES_UNTIL:
+            single = read_single(request.buffer, request.body, request.end, version)
+            if single is not None:
+                fetched = self._fetch_one(single, self._clock.monotonic_ms())
+                if fetched is not None:
+                    return answer_single(fetched, single, request.correlation_id)
+                plain = plain_of(single)
+        elif version in READERS:
+            # The decoder will say what is wrong with a name.
+            with suppress(UnicodeDecodeError):
+                plain = READERS[version](request.buffer, request.body, request.end)
+        return self._handle(request, plain)
+
+    def _handle(self, request: Request, plain: PlainFetch | None) -> Response | Outcome:
+        """The long way, which has all the rules; `plain` is the request, if it was read already."""
+        version = request.api_version
         try:
             if plain is not None:
                 context = self._sessions.open(

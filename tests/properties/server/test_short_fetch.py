@@ -1,0 +1,282 @@
+"""Whatever has happened, a fetch is answered by the short way as by the long way, byte for byte."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+
+from millstream.protocol.messages import DeleteRecordsRequest, DeleteTopicsRequest
+from millstream.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsTopic,
+)
+from millstream.protocol.messages.delete_topics import DeleteTopicState
+from millstream.storage.disk import DiskFileSystem
+from tests.unit.server.harness import Broker
+from tests.unit.storage.batches import NOW_MS, batch_bytes, marker_batch
+
+if TYPE_CHECKING:
+    from millstream.network.request import Response
+
+PARTITIONS = 2
+INDEX = st.integers(0, PARTITIONS - 1)
+OFFSET = st.integers(-1, 25)
+LIMIT = st.sampled_from([-1, 0, 1, 100, 400, 1 << 20])
+SMALL_SEGMENTS = {"internal_segment_bytes": "2000", "index_interval_bytes": "150"}
+
+
+def joined(response: Response) -> bytes:
+    """The bytes that would be sent."""
+    if isinstance(response, bytes):
+        return response
+    return b"".join(part if isinstance(part, bytes) else part.read() for part in response)  # type: ignore[union-attr]
+
+
+def log_of(broker: Broker, index: int) -> Any:
+    """The log of a partition, with everything that can be done to one."""
+    return broker.partition(index=index).log
+
+
+class TwoBrokers(RuleBasedStateMachine):
+    """The same happens to two brokers, of which one has no short way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.directories = [tempfile.mkdtemp() for _ in range(2)]
+        self.brokers = [
+            Broker(filesystem=DiskFileSystem(), directories=(each,)) for each in self.directories
+        ]
+        self.short_served = 0
+        self.watch_the_short_way()
+        self.long_broker.apis._fetch._fetch_one = lambda *_: None
+        self.session = self.epoch = 0
+        self.steps = 0
+
+    @property
+    def long_broker(self) -> Broker:
+        """The one without."""
+        return self.brokers[1]
+
+    def watch_the_short_way(self) -> None:
+        """Count what it serves."""
+        handler: Any = self.brokers[0].apis._fetch
+        serve = handler._fetch_one
+
+        def fetch_one(*request: Any) -> Any:
+            found = serve(*request)
+            self.short_served += found is not None
+            return found
+
+        handler._fetch_one = fetch_one
+
+    def teardown(self) -> None:
+        """Nothing stays behind."""
+        for broker, directory in zip(self.brokers, self.directories, strict=True):
+            broker.logs.abandon()
+            shutil.rmtree(directory)
+
+    @initialize()
+    def begin(self) -> None:
+        """A topic with records."""
+        for broker in self.brokers:
+            broker.create("orders", PARTITIONS, **SMALL_SEGMENTS)
+        self.produce(0, 3, 50, -1)
+
+    # What happens to the partitions.
+
+    @rule(
+        index=INDEX,
+        count=st.integers(1, 4),
+        value_bytes=st.sampled_from([0, 50, 350]),
+        producer=st.sampled_from([-1, -1, -1, 5]),
+    )
+    def produce(self, index: int, count: int, value_bytes: int, producer: int) -> None:
+        """A batch, perhaps in a transaction."""
+        for broker in self.brokers:
+            log = broker.partition(index=index).log
+            entry = log.producers.producers.get(producer)
+            sequence = 0 if entry is None else entry.last_sequence + 1
+            batch = batch_bytes(
+                log.log_end_offset,
+                records=count,
+                value_bytes=value_bytes,
+                pid=producer,
+                epoch=-1 if producer < 0 else 0,
+                sequence=-1 if producer < 0 else sequence,
+                is_transactional=producer >= 0,
+            )
+            self.append(broker, index, batch)
+
+    @rule(index=INDEX, is_abort=st.booleans())
+    def end_transaction(self, index: int, is_abort: bool) -> None:
+        """A marker, where a transaction is open."""
+        for broker in self.brokers:
+            log = broker.partition(index=index).log
+            if log.producers.first_unstable_offset() is not None:
+                marker = marker_batch(log.log_end_offset, pid=5, is_abort=is_abort)
+                self.append(broker, index, bytes(marker.view))
+
+    @staticmethod
+    def append(broker: Broker, index: int, records: bytes) -> None:
+        """As it is, whoever leads."""
+        partition = broker.partition(index=index)
+        log_of(broker, index).append_as_follower(records, 0, NOW_MS)
+        partition.advance_high_watermark(0)
+        broker.replicas._notifier.changed(partition)
+
+    @rule(index=INDEX)
+    def delete_records(self, index: int) -> None:
+        """The log begins later."""
+        for broker in self.brokers:
+            offset = broker.partition(index=index).log.high_watermark // 2
+            asked = DeleteRecordsPartition(partition_index=index, offset=offset)
+            topic = DeleteRecordsTopic(name="orders", partitions=[asked])
+            broker.ask(DeleteRecordsRequest(topics=[topic], timeout_ms=1000))
+
+    @rule(index=INDEX)
+    def apply_retention(self, index: int) -> None:
+        """Old segments go."""
+        for broker in self.brokers:
+            log_of(broker, index).delete_old_segments(NOW_MS)
+
+    @rule(index=INDEX, share=st.integers(0, 4))
+    def truncate(self, index: int, share: int) -> None:
+        """Records are cut off the end, and others may take their place."""
+        for broker in self.brokers:
+            log = log_of(broker, index)
+            log.truncate_to(log.log_start_offset + share, NOW_MS)
+
+    @rule()
+    def recreate(self) -> None:
+        """The topic goes and comes back, with another id."""
+        for broker in self.brokers:
+            broker.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name="orders")]))
+            broker.create("orders", PARTITIONS, **SMALL_SEGMENTS)
+
+    @rule(index=INDEX, leads=st.sampled_from([True, True, True, False]))
+    def change_role(self, index: int, leads: bool) -> None:
+        """The broker leads, or does not."""
+        for broker in self.brokers:
+            broker.partition(index=index).is_leader = leads
+
+    @rule(index=INDEX, share=st.integers(0, 10))
+    def hold_back(self, index: int, share: int) -> None:
+        """The high watermark is behind the end, as where followers are waited for."""
+        for broker in self.brokers:
+            log = log_of(broker, index)
+            log.update_high_watermark(log.log_start_offset + share)
+
+    # What a consumer asks.
+
+    @rule(
+        offsets=st.dictionaries(INDEX, OFFSET, max_size=2),
+        limits=st.tuples(LIMIT, LIMIT, st.sampled_from([-1, 0, 1, 500])),
+        isolation_level=st.sampled_from([0, 0, 1, 2]),
+        epochs=st.sampled_from([(-1, -1), (-1, -1), (0, -1), (1, -1), (-1, 0), (0, 0)]),
+        version=st.integers(13, 18),
+        shift=st.sampled_from([0, 0, 0, 0, 1]),
+    )
+    def fetch(
+        self,
+        offsets: dict[int, int],
+        limits: tuple[int, int, int],
+        isolation_level: int,
+        epochs: tuple[int, int],
+        version: int,
+        shift: int,
+    ) -> None:
+        """The next request of a session, or one that is wrong about it."""
+        partition_bytes, bytes_max, bytes_min = limits
+        answers = []
+        for broker in self.brokers:
+            every = {} if self.session else {0: 0}
+            request = broker.fetch_request(
+                *range(PARTITIONS),
+                session_id=self.session,
+                session_epoch=self.epoch + shift if self.session else 0,
+                max_bytes=bytes_max,
+                min_bytes=bytes_min,
+                partition_max_bytes=partition_bytes,
+                isolation_level=isolation_level,
+            )
+            wanted = {**every, **offsets}
+            asked = [each for each in request.topics[0].partitions if each.partition in wanted]
+            for each in asked:
+                each.fetch_offset = wanted[each.partition]
+                each.current_leader_epoch, each.last_fetched_epoch = epochs
+            request.topics[0].partitions = asked
+            if not asked:
+                request.topics = []
+            answers.append(broker.call(request, version))
+        self.compare(answers, shift)
+
+    @rule(
+        index=st.sampled_from([0, 0, 0, 1]),
+        version=st.sampled_from([13, 18]),
+        max_bytes=st.sampled_from([1, 300, 9000]),
+        isolation_level=st.sampled_from([0, 1]),
+        steps=st.integers(1, 6),
+    )
+    def follow(
+        self, index: int, version: int, max_bytes: int, isolation_level: int, steps: int
+    ) -> None:
+        """What a consumer does who reads one partition in order."""
+        log = self.brokers[0].partition(index=index).log
+        for _ in range(steps):
+            width = log.high_watermark - log.log_start_offset + 1
+            self.steps += 1
+            offset = log.log_start_offset + self.steps % width
+            limits = (max_bytes, 1 << 20, 1)
+            self.fetch({index: offset}, limits, isolation_level, (-1, -1), version, 0)
+
+    def compare(self, calls: list[Any], shift: int) -> None:
+        """Both answers, and what both brokers remember."""
+        first, second = (joined(call.outcome) for call in calls)
+        assert first == second
+        response = calls[0].response
+        if response.error_code:
+            self.session = self.epoch = 0
+        elif not shift:
+            self.session = response.session_id
+            self.epoch = self.epoch + 1 if self.session else 0
+        memories = [self.memory(broker) for broker in self.brokers]
+        assert memories[0] == memories[1]
+
+    def memory(self, broker: Broker) -> list[Any]:
+        """Everything of all sessions, in order."""
+        return [
+            (
+                session.id,
+                session.epoch,
+                session.last_used_ms,
+                [self.known(broker, each) for each in session.changed],
+                [self.known(broker, each) for each in session.targets.values()],
+            )
+            for session in broker.replicas.fetch_sessions.by_id.values()
+        ]
+
+    @staticmethod
+    def known(broker: Broker, target: Any) -> tuple[Any, ...]:
+        """What a session knows of a partition."""
+        return (
+            target.topic == broker.metadata.topic_id("orders"),
+            target.index,
+            target.fetch_offset,
+            target.partition_max_bytes,
+            target.current_leader_epoch,
+            target.last_fetched_epoch,
+            target.log_start_offset,
+            target.rank,
+            target.sent_high_watermark,
+            target.sent_log_start_offset,
+            target.partition is not None,
+        )
+
+
+TwoBrokers.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+test_both_ways_of_a_fetch_answer_alike = TwoBrokers.TestCase
