@@ -1,4 +1,4 @@
-"""What members of a classic group say to each other inside JoinGroup and SyncGroup.
+"""What a member of a classic group says to its coordinator, and members to each other inside it.
 
 Subscriptions go up and assignments come down in Java's consumer protocol, the newest version of
 each: readers of older ones stop where they know no more. Nothing here keeps state.
@@ -10,15 +10,19 @@ from typing import TYPE_CHECKING, Final
 
 from millstream.client.consumer.membership.assignors import GroupMember
 from millstream.client.consumer.membership.assignors.user_data import by_topic
-from millstream.errors import ClientError, DecodeError
+from millstream.errors import ClientError, DecodeError, UnsupportedVersion
+from millstream.network.network_client import VersionedRequest
+from millstream.protocol.api import ApiKey
 from millstream.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolAssignmentTopicPartition,
     ConsumerProtocolSubscription,
     ConsumerProtocolSubscriptionTopicPartition,
 )
-from millstream.protocol.messages.join_group import JoinGroupRequestProtocol
-from millstream.protocol.messages.sync_group import SyncGroupRequestAssignment
+from millstream.protocol.messages.heartbeat import HeartbeatRequest
+from millstream.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from millstream.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from millstream.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from millstream.protocol.records_framing import (
     decode_assignment,
     decode_subscription,
@@ -35,10 +39,86 @@ if TYPE_CHECKING:
         GroupTopics,
         PreviousAssignment,
     )
+    from millstream.client.consumer.membership.settings import MembershipSettings
+    from millstream.protocol.message import Message
     from millstream.protocol.messages.join_group import JoinGroupResponseMember
 
 PROTOCOL_TYPE: Final = "consumer"
 _NEWEST: Final = 3
+_STATIC_SINCE: Final = 5
+_MEMBERS_SINCE: Final = 3
+
+
+def join_request(
+    settings: MembershipSettings,
+    member_id: str,
+    protocols: list[JoinGroupRequestProtocol],
+    reason: str | None,
+) -> VersionedRequest:
+    """Enter the group, or its next generation."""
+    request = JoinGroupRequest(
+        group_id=settings.group_id,
+        session_timeout_ms=settings.session_timeout_ms,
+        rebalance_timeout_ms=settings.max_poll_interval_ms,
+        member_id=member_id,
+        group_instance_id=settings.group_instance_id,
+        protocol_type=PROTOCOL_TYPE,
+        protocols=protocols,
+        reason=reason,
+    )
+
+    def build(version: int) -> Message:
+        if request.group_instance_id is not None and version < _STATIC_SINCE:
+            raise UnsupportedVersion(
+                "group_instance_id (static membership) needs a broker of Kafka 2.3 or newer: "
+                "leave it out, or use a newer broker"
+            )
+        return request
+
+    return VersionedRequest(ApiKey.JOIN_GROUP, build)
+
+
+def sync_request(
+    settings: MembershipSettings,
+    member_id: str,
+    generation: int,
+    protocol: str | None,
+    assignments: list[SyncGroupRequestAssignment],
+) -> Message:
+    """Get what the leader has assigned; the leader says it."""
+    return SyncGroupRequest(
+        group_id=settings.group_id,
+        generation_id=generation,
+        member_id=member_id,
+        group_instance_id=settings.group_instance_id,
+        protocol_type=PROTOCOL_TYPE,
+        protocol_name=protocol,
+        assignments=assignments,
+    )
+
+
+def heartbeat_request(settings: MembershipSettings, member_id: str, generation: int) -> Message:
+    """Stay in the group."""
+    return HeartbeatRequest(
+        group_id=settings.group_id,
+        generation_id=generation,
+        member_id=member_id,
+        group_instance_id=settings.group_instance_id,
+    )
+
+
+def leave_request(settings: MembershipSettings, member_id: str, reason: str) -> VersionedRequest:
+    """Leave the group."""
+
+    def build(version: int) -> Message:
+        if version < _MEMBERS_SINCE:
+            return LeaveGroupRequest(group_id=settings.group_id, member_id=member_id)
+        identity = MemberIdentity(
+            member_id=member_id, group_instance_id=settings.group_instance_id, reason=reason
+        )
+        return LeaveGroupRequest(group_id=settings.group_id, members=[identity])
+
+    return VersionedRequest(ApiKey.LEAVE_GROUP, build)
 
 
 def offered_protocols(

@@ -13,6 +13,11 @@ import logging
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
+from millstream.client.consumer.membership.consumer_messages import (
+    full_heartbeat,
+    goodbye,
+    steady_heartbeat,
+)
 from millstream.client.consumer.membership.events import Lost, Revoked
 from millstream.client.consumer.membership.heartbeat import HeartbeatOrder
 from millstream.client.consumer.membership.reconciliation import Reconciliation, TopicIdPartition
@@ -32,10 +37,7 @@ from millstream.errors import (
 from millstream.network.backoff import Backoff
 from millstream.network.network_client import VersionedRequest
 from millstream.protocol.api import ApiKey
-from millstream.protocol.messages.consumer_group_heartbeat import (
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-)
+from millstream.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from millstream.types import Uuid
 
 if TYPE_CHECKING:
@@ -54,8 +56,6 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 JOINING_EPOCH: Final = 0
-LEAVING_EPOCH: Final = -1
-STATIC_LEAVING_EPOCH: Final = -2
 NO_EPOCH: Final = -1
 """What commits and transactions say outside of the group."""
 _CLIENT_IDS_SINCE: Final = 1
@@ -191,7 +191,7 @@ class ConsumerMember:
         self._end_attempt()
         self._state = State.DESERTED
         self._lose(reason)
-        self._depart(now_ms, _nothing, keeps_slot=True)
+        self._depart(now_ms, lambda: None, keeps_slot=True)
 
     def return_to_group(self, now_ms: int) -> None:
         """The user polls again after a desertion."""
@@ -248,27 +248,18 @@ class ConsumerMember:
         # None means "as before", so an expression is taken back by an empty one.
         takes_back = regex is None and self._has_said_regex
         self._has_said_regex = regex is not None
-        settings = self._settings
-        return ConsumerGroupHeartbeatRequest(
-            group_id=settings.group_id,
-            member_id=self._member_id,
-            member_epoch=self._epoch,
-            instance_id=settings.group_instance_id,
-            rack_id=settings.client_rack or None,
-            rebalance_timeout_ms=settings.max_poll_interval_ms,
-            subscribed_topic_names=sorted(self._topics or ()) if regex is None else [],
-            subscribed_topic_regex="" if takes_back else regex,
-            server_assignor=settings.remote_assignor,
-            topic_partitions=self._parts.owned_by_id(),
+        return full_heartbeat(
+            self._settings,
+            self._member_id,
+            self._epoch,
+            frozenset() if regex is not None else self._topics or frozenset(),
+            "" if takes_back else regex,
+            self._parts.owned_by_id(),
         )
 
     def _steady_request(self) -> Message:
-        return ConsumerGroupHeartbeatRequest(
-            group_id=self._settings.group_id,
-            member_id=self._member_id,
-            member_epoch=self._epoch,
-            topic_partitions=self._parts.owned_by_id(),
-        )
+        owned = self._parts.owned_by_id()
+        return steady_heartbeat(self._settings, self._member_id, self._epoch, owned)
 
     def _on_answer(self, attempt: int, answer: Message | MillstreamError, now_ms: int) -> None:
         if attempt == self._attempt:
@@ -371,7 +362,7 @@ class ConsumerMember:
         lost = self.owned - self._handover.being_revoked
         self._parts.forget()
         if lost:
-            self._handover.give(Lost(lost, reason), _ignore_time)
+            self._handover.give(Lost(lost, reason))
 
     def _fail(self, error: MillstreamError) -> None:
         self._end_attempt()
@@ -394,13 +385,7 @@ class ConsumerMember:
         if not was_in or not self._link.is_ready(now_ms):
             on_done()
             return
-        stays = keeps_slot and self._settings.group_instance_id is not None
-        request = ConsumerGroupHeartbeatRequest(
-            group_id=self._settings.group_id,
-            member_id=self._member_id,
-            member_epoch=STATIC_LEAVING_EPOCH if stays else LEAVING_EPOCH,
-            instance_id=self._settings.group_instance_id,
-        )
+        request = goodbye(self._settings, self._member_id, keeps_slot=keeps_slot)
         self._link.send(request, now_ms, lambda answer, then_ms: on_done())
 
     def _tell_identity(self) -> None:
@@ -413,11 +398,3 @@ class ConsumerMember:
                 self._settings.group_instance_id,
             )
         )
-
-
-def _ignore_time(now_ms: int) -> None:
-    """The event was only told."""
-
-
-def _nothing() -> None:
-    """Nobody waits for it."""

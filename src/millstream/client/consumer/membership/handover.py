@@ -26,7 +26,7 @@ class Handover:
 
     def __init__(self, owner: AssignmentOwner) -> None:
         self._owner = owner
-        self._events: deque[tuple[RebalanceEvent, Then]] = deque()
+        self._events: deque[tuple[RebalanceEvent, Then | None]] = deque()
 
     @property
     def is_busy(self) -> bool:
@@ -39,7 +39,7 @@ class Handover:
         revoked = (event.partitions for event, _ in self._events if isinstance(event, Revoked))
         return frozenset().union(*revoked)
 
-    def give(self, event: RebalanceEvent, then: Then) -> None:
+    def give(self, event: RebalanceEvent, then: Then | None = None) -> None:
         """Tell the consumer, now or when it is done with what it was told before."""
         self._events.append((event, then))
         if len(self._events) == 1:
@@ -51,7 +51,8 @@ class Handover:
             return
         _, then = self._events.popleft()
         has_next = bool(self._events)
-        then(now_ms)
+        if then is not None:
+            then(now_ms)
         # What `then` gave was told by `give` unless it had to wait behind something.
         if has_next:
             self._owner.on_rebalance(self._events[0][0])

@@ -43,7 +43,10 @@ def member(name: str, topics: str, *, owned: str = "", **more: object) -> GroupM
 
 
 def assign(
-    assignor: str, members: Iterable[GroupMember], racks: dict[str, str] | None = None, **counts: int
+    assignor: str,
+    members: Iterable[GroupMember],
+    racks: dict[str, str] | None = None,
+    **counts: int,
 ) -> dict[str, str]:
     topics = GroupTopics(
         counts,
@@ -125,8 +128,9 @@ def test_round_robin_passes_members_that_are_not_subscribed() -> None:
 
 
 def test_sticky_moves_only_what_a_new_member_is_due() -> None:
-    had = PreviousAssignment(partitions("t-0 t-1 t-2"), 4), PreviousAssignment(
-        partitions("t-3 t-4 t-5"), 4
+    had = (
+        PreviousAssignment(partitions("t-0 t-1 t-2"), 4),
+        PreviousAssignment(partitions("t-3 t-4 t-5"), 4),
     )
     members = [
         member("a", "t", user_data=encode_sticky(had[0])),
