@@ -8,16 +8,22 @@ which `check_usable` tells it.
 from __future__ import annotations
 
 import atexit
+import functools
 import logging
 import os
 import threading
 import weakref
+from random import Random
 from typing import TYPE_CHECKING, Final
 
+from millstream.client.runtime import ClientRuntime
+from millstream.clock import SystemClock
 from millstream.errors import ClientClosed, ForkedClient
+from millstream.network.selector_factory import open_client_selector
 
 if TYPE_CHECKING:
-    from millstream.client.runtime import ClientRuntime
+    from millstream.client.config import ClientConfig
+    from millstream.client.metadata import MetadataConfig
 
 _logger = logging.getLogger(__name__)
 _EXIT_TIMEOUT_S: Final = 2.0
@@ -28,7 +34,7 @@ class IoThread:
     """Drives a `ClientRuntime` until it is stopped."""
 
     def __init__(self, runtime: ClientRuntime, name: str) -> None:
-        self._runtime = runtime
+        self.runtime = runtime
         self._name = name
         self._pid = os.getpid()
         self._is_stopping = False
@@ -37,6 +43,7 @@ class IoThread:
 
     def start(self) -> None:
         """Begin to turn."""
+        _stop_all_at_exit()
         _running.add(self)
         self._thread.start()
 
@@ -45,11 +52,15 @@ class IoThread:
         if os.getpid() != self._pid:
             return True  # The thread lives in the parent; its sockets are the parent's to close.
         self._is_stopping = True
-        self._runtime.wake()
+        self.runtime.wake()
         if self._thread is threading.current_thread() or self._thread.ident is None:
             return True
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
+
+    def stop_when_collected(self, owner: object) -> None:
+        """End the thread if the client that owns it is thrown away without being closed."""
+        weakref.finalize(owner, self.stop, 0)
 
     def is_current(self) -> bool:
         """Whether the caller runs on this thread, and so must not wait for it."""
@@ -70,19 +81,46 @@ class IoThread:
     def _run(self) -> None:
         try:
             while not self._is_stopping:
-                self._runtime.run_once()
+                self.runtime.run_once()
         except BaseException as error:
             self._failure = error
             _logger.exception("%s has failed; close it and make a new one", self._name)
         finally:
             self._is_stopping = True
-            self._runtime.close()
+            self.runtime.close()
             _running.discard(self)
+
+
+def start_client(
+    config: ClientConfig,
+    name: str,
+    *,
+    metadata_config: MetadataConfig | None = None,
+    max_in_flight: int = 5,
+    separate_coordinators: bool = True,
+) -> IoThread:
+    """A runtime with real sockets and the machine's clock, on a thread that runs already."""
+    runtime = ClientRuntime(
+        open_client_selector(),
+        SystemClock(),
+        config,
+        Random(),
+        metadata_config=metadata_config,
+        max_in_flight=max_in_flight,
+        separate_coordinators=separate_coordinators,
+    )
+    thread = IoThread(runtime, name)
+    thread.start()
+    return thread
+
+
+@functools.cache
+def _stop_all_at_exit() -> None:
+    # Registered with the first thread and not with the import: what runs at exit runs backwards,
+    # and clients must stop before the selectors under them do.
+    atexit.register(_stop_all)
 
 
 def _stop_all() -> None:
     for thread in list(_running):
         thread.stop(_EXIT_TIMEOUT_S)
-
-
-atexit.register(_stop_all)

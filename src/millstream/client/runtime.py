@@ -6,11 +6,13 @@ clock. Everything but `post` belongs to that one thread.
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
 from millstream.client.metadata import Metadata
 from millstream.client.router import RequestRouter, RouterConfig
+from millstream.errors import ClientClosed
 from millstream.network.network_client import NetworkClient
 
 if TYPE_CHECKING:
@@ -64,6 +66,8 @@ class ClientRuntime:
         )
         self._actors: list[Actor] = []
         self._posted: deque[Callable[[int], None]] = deque()
+        # Held for an instant: it keeps the selector from being shut down under a `wake`.
+        self._lock = threading.Lock()
         self._is_closed = False
 
     def add(self, actor: Actor) -> None:
@@ -75,13 +79,21 @@ class ClientRuntime:
         self._actors.remove(actor)
 
     def post(self, action: Callable[[int], None]) -> None:
-        """Run `action(now_ms)` on the I/O thread, soon. From any thread."""
-        self._posted.append(action)
-        self._selector.wake()
+        """Run `action(now_ms)` on the I/O thread, soon. From any thread.
+
+        What was taken is run, even if the client is closed meanwhile; afterwards ClientClosed.
+        """
+        with self._lock:
+            if self._is_closed:
+                raise ClientClosed("the client was closed; make a new one")
+            self._posted.append(action)
+            self._selector.wake()
 
     def wake(self) -> None:
-        """Have the actors polled soon. From any thread."""
-        self._selector.wake()
+        """Have the actors polled soon. From any thread; harmless after the end."""
+        with self._lock:
+            if not self._is_closed:
+                self._selector.wake()
 
     def now_ms(self) -> int:
         """The monotonic time that actors are told."""
@@ -102,11 +114,13 @@ class ClientRuntime:
 
     def close(self) -> None:
         """End everything under way with ClientClosed and close the connections."""
-        if self._is_closed:
-            return
-        self._is_closed = True
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
         now_ms = self._clock.monotonic_ms()
-        self._run_posted(now_ms)
+        while self._posted:
+            self._run_posted(now_ms)
         self.router.close(now_ms)
         self.network.close(now_ms)
         self._selector.shutdown()

@@ -1,0 +1,1 @@
+"""Clients against brokers, over real sockets."""
