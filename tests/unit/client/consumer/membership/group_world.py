@@ -19,9 +19,10 @@ from millstream.network.network_client import VersionedRequest
 from millstream.types import TopicPartition, Uuid
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from millstream.client.consumer.membership.events import RebalanceEvent
+    from millstream.client.router import Target
     from millstream.network.network_client import OnDone, RequestSource
     from millstream.protocol.api import ApiKey
     from millstream.protocol.message import Message
@@ -142,6 +143,64 @@ class FakeLink:
     def order(self) -> StandingOrder:
         (order,) = self.orders.values()
         return order
+
+
+class Called(NamedTuple):
+    """A call of the router that waits for the test's answer."""
+
+    source: RequestSource
+    target: Target
+    on_done: OnDone
+    deadline_ms: int
+    error_of: Callable[[Message], int]
+
+
+class FakeRouter:
+    """Calls that the test answers; it tries nothing again by itself."""
+
+    def __init__(self) -> None:
+        self.calls: list[Called] = []
+
+    def call(
+        self,
+        request: RequestSource,
+        target: Target,
+        on_done: OnDone,
+        *,
+        deadline_ms: int,
+        now_ms: int,
+        error_of: Callable[[Message], int],
+    ) -> None:
+        self.calls.append(Called(request, target, on_done, deadline_ms, error_of))
+
+    @property
+    def target(self) -> Target:
+        (call,) = self.calls
+        return call.target
+
+    @property
+    def highest(self) -> int | None:
+        (call,) = self.calls
+        return call.source.highest if isinstance(call.source, VersionedRequest) else None
+
+    def error_of(self, response: Message) -> int:
+        (call,) = self.calls
+        return call.error_of(response)
+
+    def request(self, kind: type[M], version: int | None = None) -> M:
+        """The one call under way, as it would be sent in a version (the newest)."""
+        (call,) = self.calls
+        newest = kind.VERSIONS.highest if version is None else version
+        source = call.source
+        message = source.build(newest) if isinstance(source, VersionedRequest) else source
+        assert isinstance(message, kind)
+        message.encode_parts(newest)  # It must be possible to send it.
+        return message
+
+    def answer(self, response: Message | MillstreamError, now_ms: int = 0) -> None:
+        (call,) = self.calls
+        self.calls = []
+        call.on_done(response, now_ms)
 
 
 class FakeMetadata:
