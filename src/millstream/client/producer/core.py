@@ -1,0 +1,388 @@
+"""`ProducerCore`: the parts of a producer, put together; both faces stand on it.
+
+It makes the records that a face was given ready to be appended, tells what must be waited for, and
+carries calls to the I/O thread. It never blocks: the faces do, or await.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import weakref
+from dataclasses import replace
+from random import Random
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from millstream.client.futures import Waiter
+from millstream.client.groups import ConsumerGroupMetadata, OffsetAndMetadata
+from millstream.client.io_thread import IoThread
+from millstream.client.producer.completions import Completions
+from millstream.client.producer.dispatcher import DispatcherThread
+from millstream.client.producer.interceptors import make_chain
+from millstream.client.producer.native_accumulator import make_accumulator
+from millstream.client.producer.numbering import Numbering
+from millstream.client.producer.partition_queues import ANY_PARTITION
+from millstream.client.producer.partitioner import resolve_partitioner
+from millstream.client.producer.record import ProducerRecord, normal_headers, timestamp_ms
+from millstream.client.producer.sender import Sender
+from millstream.client.producer.sender_config import SenderConfig
+from millstream.client.producer.topics import TopicRegistry
+from millstream.client.producer.transaction_manager import TransactionManager
+from millstream.client.runtime import ClientRuntime
+from millstream.client.serialization.resolution import as_serializer
+from millstream.clock import SystemClock
+from millstream.errors import (
+    BufferExhausted,
+    ClientClosed,
+    ForkedClient,
+    InvalidArgument,
+    InvalidTxnState,
+    MillstreamError,
+    OperationTimeout,
+    UnknownTopicOrPartition,
+)
+from millstream.network.selector_factory import open_client_selector
+from millstream.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from millstream.client.producer.config import ProducerConfig
+    from millstream.client.producer.delivery import Delivery
+    from millstream.client.producer.record import HeadersLike, Timestamp
+    from millstream.clock import Clock
+    from millstream.network.client_selector import ClientSelector
+    from millstream.types import Headers, ReadableBuffer
+
+_numbers: Final = itertools.count(1)
+_cores: Final[weakref.WeakSet[ProducerCore]] = weakref.WeakSet()
+
+
+class Deadline:
+    """How long a call may still take."""
+
+    __slots__ = ("_at_ms", "_now_ms")
+
+    def __init__(self, now_ms: Callable[[], int], limit_ms: int | None) -> None:
+        self._now_ms = now_ms
+        self._at_ms = None if limit_ms is None else now_ms() + limit_ms
+
+    def left_s(self, *, at_least: float = 0.0) -> float | None:
+        """Seconds that are left; None if there is no limit."""
+        if self._at_ms is None:
+            return None
+        return max(at_least, (self._at_ms - self._now_ms()) / 1000)
+
+
+def closed_error() -> ClientClosed:
+    """What calls of a closed producer raise, and what records that it gave up ended with."""
+    return ClientClosed("the producer is closed; make a new one")
+
+
+class Prepared(NamedTuple):
+    """A record in the form that the accumulator takes."""
+
+    topic: str
+    partition: int
+    key: ReadableBuffer | str | None
+    value: ReadableBuffer | str | None
+    headers: Headers
+    timestamp: int | None
+
+
+class _Partitions(NamedTuple):
+    """For partitioners: `TopicPartitions`."""
+
+    count: int  # type: ignore[assignment]  # Not the tuple's method, which nobody calls.
+    available: Sequence[int]
+
+
+class ProducerCore:
+    """The accumulator, the Sender and all between, with the thread that drives them."""
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        *,
+        selector: ClientSelector | None = None,
+        clock: Clock | None = None,
+        random: Random | None = None,
+    ) -> None:
+        """Starts nothing yet; a simulation gives its own selector, clock and chance."""
+        self.config = config
+        self.name = f"millstream-producer-{next(_numbers)}"
+        clock = clock or SystemClock()
+        random = random or Random()
+        self.runtime = ClientRuntime(
+            selector or open_client_selector(),
+            clock,
+            config,
+            random,
+            metadata_config=config.metadata(
+                topic_idle_ms=config.metadata_max_idle_ms, allow_auto_topic_creation=True
+            ),
+            max_in_flight=config.max_in_flight_requests_per_connection,
+        )
+        self.dispatcher = DispatcherThread(f"{self.name}-callbacks")
+        self.completions = Completions(self.dispatcher)
+        self.accumulator = make_accumulator(
+            batch_size=config.batch_size,
+            linger_ms=config.linger_ms,
+            buffer_memory=config.buffer_memory,
+            record_size_max=config.max_request_size,
+            clock=clock,
+            random=random,
+            completions=self.completions,
+            wake=self.runtime.wake,
+            ignores_keys=config.partitioner_ignore_keys,
+            is_adaptive=config.partitioner_adaptive_partitioning_enable,
+        )
+        self._assemble(random)
+        self.io = IoThread(self.runtime, self.name)
+        self.interceptors = make_chain(config.interceptors)
+        self._partitioner = resolve_partitioner(config.partitioner)
+        self._key_serializer = _serializer(config.key_serializer, is_key=True)
+        self._value_serializer = _serializer(config.value_serializer, is_key=False)
+        self.is_plain = not (
+            self.interceptors
+            or self._partitioner is not None
+            or self._key_serializer is not None
+            or self._value_serializer is not None
+        )
+        """Whether nothing is to be done to records but to append them."""
+        _cores.add(self)
+
+    def _assemble(self, random: Random) -> None:
+        config, runtime = self.config, self.runtime
+        numbering: Numbering | None = None
+        if config.is_idempotent:
+            numbering = Numbering(is_transactional=config.transactional_id is not None)
+        self.topics = TopicRegistry(runtime.metadata, self.accumulator, config.isolation)
+        self.sender = Sender(
+            self.accumulator,
+            runtime.network,
+            runtime.metadata,
+            runtime.router,
+            self.topics,
+            config.isolation,
+            SenderConfig.of(config),
+            random,
+            numbering,
+        )
+        self.transactions: TransactionManager | None = None
+        if config.transactional_id is not None:
+            assert numbering is not None
+            self.transactions = TransactionManager(
+                config.isolation.to_wire(config.transactional_id),
+                config.transaction_timeout_ms,
+                numbering,
+                self.accumulator,
+                self.sender,
+                runtime.router,
+                runtime.network,
+            )
+            self.sender.use(self.transactions)
+        runtime.add(self.sender)
+
+    # ---- records ----
+
+    def record(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        timestamp: Timestamp,
+        headers: HeadersLike,
+    ) -> ProducerRecord:
+        """What was given to `send`, checked, after the interceptors have seen it."""
+        if partition is not None and partition < 0:
+            raise InvalidArgument(f"partition {partition} is negative; leave it out to have one")
+        given = ProducerRecord(
+            _checked_topic(topic),
+            value,
+            key,
+            partition,
+            None if timestamp is None else timestamp_ms(timestamp),
+            normal_headers(headers),
+        )
+        return self.interceptors.on_send(given) if self.interceptors else given
+
+    @property
+    def needs_partitions(self) -> bool:
+        """Whether a topic must be known before a record can be prepared: its partitioner asks."""
+        return self._partitioner is not None
+
+    def prepare(self, record: ProducerRecord) -> Prepared:
+        """Serialize a record and choose its partition, if the user's partitioner does."""
+        headers = list(record.headers)
+        key, value = record.key, record.value
+        if self._key_serializer is not None:
+            key = self._key_serializer.serialize(record.topic, key, headers)
+        if self._value_serializer is not None:
+            value = self._value_serializer.serialize(record.topic, value, headers)
+        partition = ANY_PARTITION if record.partition is None else record.partition
+        if record.partition is None and self._partitioner is not None:
+            partition = self._ask_partitioner(record.topic, key, value)
+        return Prepared(record.topic, partition, key, value, tuple(headers), record.timestamp)
+
+    def _ask_partitioner(self, topic: str, key: Any, value: Any) -> int:
+        count = self.accumulator.partition_count(topic)
+        assert self._partitioner is not None
+        assert count is not None
+        available = self.accumulator.available_partitions(topic)
+        chosen: Any = self._partitioner.partition(topic, key, value, _Partitions(count, available))
+        if not isinstance(chosen, int) or not 0 <= chosen < count:
+            raise InvalidArgument(
+                f"the partitioner chose {chosen!r} for topic {topic}, which has {count} partitions"
+            )
+        return chosen
+
+    def follow(self, delivery: Delivery) -> None:
+        """Have the interceptors told what becomes of a record."""
+        if self.interceptors:
+            delivery.observe(self.interceptors.on_done)
+
+    # ---- what must be waited for ----
+
+    def wish_for_topic(self, topic: str, partition: int) -> Waiter[None]:
+        """Complete once a topic, and this partition of it, is known."""
+        waiter: Waiter[None] = Waiter(f"metadata of topic {topic}")
+        count = max(1, partition + 1)
+        self.runtime.post(lambda _now_ms: self.topics.want(topic, count, waiter))
+        return waiter
+
+    def unknown_topic(self, topic: str, partition: int, waited_ms: int) -> MillstreamError:
+        """Why a topic is still not known after that long."""
+        failure = self.runtime.metadata.failure()
+        if failure is not None:
+            return failure
+        count = self.accumulator.partition_count(topic)
+        seconds = waited_ms / 1000
+        if count is not None and partition >= count:
+            return UnknownTopicOrPartition(
+                f"topic {topic} has {count} partitions, and still no partition {partition} after "
+                f"{seconds:g} s"
+            )
+        return OperationTimeout(
+            f"topic {topic} is not known after {seconds:g} s; create it, or check its name"
+        )
+
+    def no_memory(self, size: int) -> BufferExhausted:
+        """Why a record could not be appended in time."""
+        limit = self.config.buffer_memory
+        seconds = self.config.max_block_ms / 1000
+        return BufferExhausted(
+            f"no {size} bytes of buffer_memory ({limit}) were free within max_block, "
+            f"{seconds:g} s: records come faster than the brokers take them"
+        )
+
+    def require_transactions(self) -> TransactionManager:
+        """The transaction manager; InvalidTxnState if this producer has none."""
+        self.io.check_usable()
+        if self.transactions is None:
+            raise InvalidTxnState("transactions need a producer with a transactional_id")
+        return self.transactions
+
+    def offsets_on_wire(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
+        group: ConsumerGroupMetadata | str,
+    ) -> tuple[dict[TopicPartition, OffsetAndMetadata], ConsumerGroupMetadata]:
+        """Offsets and group as the brokers know them."""
+        to_wire = self.config.isolation.to_wire
+        if isinstance(group, str):
+            group = ConsumerGroupMetadata(group)
+        on_wire = {
+            TopicPartition(to_wire(place.topic), place.partition): (
+                OffsetAndMetadata(offset) if isinstance(offset, int) else offset
+            )
+            for place, offset in offsets.items()
+        }
+        return on_wire, replace(group, group_id=to_wire(group.group_id))
+
+    def call(self, action: Callable[[int], Waiter[None] | None], what: str) -> Waiter[None]:
+        """Run `action(now_ms)` on the I/O thread; complete when it, or what it gives, is done."""
+        self.io.check_usable()
+        waiter: Waiter[None] = Waiter(what)
+
+        def run(now_ms: int) -> None:
+            try:
+                given = action(now_ms)
+            except MillstreamError as error:
+                waiter.set_error(error)
+                return
+            if given is None:
+                waiter.set_result(None)
+            else:
+                given.add_done_callback(lambda done: _pass_on(done, waiter))
+
+        self.runtime.post(run)
+        return waiter
+
+    # ---- the end ----
+
+    def is_usable(self) -> bool:
+        """Whether there is an I/O thread that answers."""
+        try:
+            self.io.check_usable()
+        except MillstreamError:
+            return False
+        return True
+
+    def raise_unseen(self) -> None:
+        """Raise DeliveryFailed for records that were lost and nobody has looked at."""
+        lost = self.completions.take_unseen()
+        if lost is not None:
+            raise lost
+
+    def forgive_losses(self) -> None:
+        """Whoever aborts a transaction knows that its records are lost."""
+        self.completions.take_unseen()
+
+    def give_up(self, error: MillstreamError) -> Waiter[None]:
+        """Lose what is not done."""
+        return self.call(lambda _: self.sender.settlement.fail_all(error), "close")
+
+    def stop(self, timeout_s: float | None) -> None:
+        """End the threads."""
+        self.io.stop(timeout_s)
+        self.interceptors.close()
+        self.dispatcher.stop(timeout_s)
+        _cores.discard(self)
+
+    def disown(self) -> None:
+        """In a forked child: the threads are the parent's."""
+        self.accumulator.disown(
+            ForkedClient(
+                f"{self.name} was made by the parent process and cannot be used after a fork; "
+                "make a producer in the child"
+            )
+        )
+
+
+def _pass_on(done: Waiter[None], waiter: Waiter[None]) -> None:
+    error = done.exception()
+    if error is not None:
+        waiter.set_error(error)
+    else:
+        waiter.set_result(None)
+
+
+def _checked_topic(topic: object) -> str:
+    if not isinstance(topic, str) or not topic:
+        raise InvalidArgument(f"a topic is a str that is not empty, not {topic!r}")
+    return topic
+
+
+def _serializer(given: object, *, is_key: bool) -> Any:
+    """None where bytes and str need no serializer."""
+    return None if given is None or given == "bytes" else as_serializer(given, is_key=is_key)
+
+
+def _disown_all() -> None:
+    for core in list(_cores):
+        core.disown()
+
+
+os.register_at_fork(after_in_child=_disown_all)

@@ -1,0 +1,47 @@
+"""The one place that chooses between the compiled parts of the accumulator and the plain ones.
+
+They behave the same. The compiled ones rely on the GIL, so an interpreter that runs without one
+gets the plain ones.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+from millstream import _accel
+from millstream.client.producer import delivery
+from millstream.client.producer.record import RecordMetadata
+
+__all__ = ["COMPILED", "AccumulatorLock", "Delivery", "PartitionQueue", "TopicQueues"]
+
+
+def _is_built() -> bool:
+    if not _accel.COMPILED or not getattr(sys, "_is_gil_enabled", lambda: True)():
+        return False
+    try:
+        import millstream._accel.record_accumulator  # noqa: F401  # to see whether it is there
+    except ImportError:  # It alone was not built: everything works, more slowly.
+        return False
+    return True
+
+
+COMPILED: bool = _is_built()
+"""Whether records take the compiled way."""
+
+if TYPE_CHECKING or not COMPILED:
+    from millstream.client.producer.delivery import Delivery
+    from millstream.client.producer.partition_queues import PartitionQueue, TopicQueues
+
+    AccumulatorLock = threading.Lock
+else:
+    from millstream._accel.record_accumulator import (
+        AccumulatorLock,
+        Delivery,
+        PartitionQueue,
+        TopicQueues,
+        bind_results,
+    )
+
+    bind_results(delivery.until_done, RecordMetadata)

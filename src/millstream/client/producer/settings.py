@@ -1,0 +1,36 @@
+"""From what a caller gives to a producer to its `ProducerConfig`: both faces read it here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from millstream.client.config import settings_from_dotted, settings_from_kwargs
+from millstream.client.producer.config import ProducerConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+def config_from_kwargs(
+    bootstrap: str | Iterable[str], settings: Mapping[str, Any]
+) -> ProducerConfig:
+    """Settings in Python's names and units."""
+    given = {**settings, "bootstrap_servers": _listed(bootstrap)}
+    return settings_from_kwargs(ProducerConfig, _with_text_acks(given, "acks"))
+
+
+def config_from_dotted(properties: Mapping[str, Any]) -> ProducerConfig:
+    """Settings in Kafka's names and units."""
+    return settings_from_dotted(ProducerConfig, _with_text_acks(dict(properties), "acks"))
+
+
+def _listed(bootstrap: str | Iterable[str]) -> str | list[str]:
+    return bootstrap if isinstance(bootstrap, str) else list(bootstrap)
+
+
+def _with_text_acks(settings: dict[str, Any], name: str) -> dict[str, Any]:
+    """`acks=1` reads better than `acks="1"`."""
+    acks = settings.get(name)
+    if isinstance(acks, int) and not isinstance(acks, bool):
+        settings[name] = str(acks)
+    return settings

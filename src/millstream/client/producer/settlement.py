@@ -1,0 +1,169 @@
+"""What becomes of a batch after a broker's word, or without one: done, again, in parts, or lost.
+
+The Sender hands each outcome to `Settlement`, which ends the batch exactly once, gives its memory
+back, keeps the numbering right and tells the transaction. Only the I/O thread calls it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from millstream.errors import (
+    ApiError,
+    BrokerUnreachable,
+    ClientClosed,
+    DeliveryTimeout,
+    DuplicateSequenceNumber,
+    MessageTooLarge,
+    MillstreamError,
+    RecordListTooLarge,
+    is_retriable,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from random import Random
+
+    from millstream.client.producer.lane import Lane
+    from millstream.client.producer.numbering import Numbering
+    from millstream.client.producer.produce_exchange import Outcome
+    from millstream.client.producer.producer_batch import ProducerBatch
+    from millstream.client.producer.record_accumulator import RecordAccumulator
+    from millstream.client.producer.sender_config import SenderConfig
+
+
+class TransactionView(Protocol):
+    """What a transaction has to know of batches."""
+
+    def on_batch_failed(self, error: MillstreamError) -> None:
+        """A batch of the open transaction was lost."""
+        ...
+
+
+class Settlement:
+    """Ends batches, or has them sent again through `send_again`."""
+
+    def __init__(
+        self,
+        accumulator: RecordAccumulator,
+        config: SenderConfig,
+        random: Random,
+        numbering: Numbering | None,
+        send_again: Callable[[Lane], None],
+    ) -> None:
+        self._accumulator = accumulator
+        self._config = config
+        self._random = random
+        self._numbering = numbering
+        self._send_again = send_again
+        self.transaction: TransactionView | None = None
+
+    def settle(self, lane: Lane, batch: ProducerBatch, outcome: Outcome, now_ms: int) -> None:
+        """A broker has answered, or cannot be reached: `outcome` says what of it."""
+        lane.sent_count -= 1
+        batch.is_sent = False
+        error = outcome.error
+        if batch.is_done:
+            # It timed out meanwhile. Its number tells whether those behind it can follow.
+            if error is None and self._numbering is not None:
+                self._numbering.on_acked(lane, batch, outcome.base_offset)
+        elif error is None or isinstance(error, DuplicateSequenceNumber):
+            self._succeed(lane, batch, outcome)
+        elif isinstance(error, MessageTooLarge | RecordListTooLarge) and batch.record_count > 1:
+            self._split(lane, batch)
+        elif self._may_retry(lane, batch, outcome, now_ms):
+            self._retry(lane, batch, error, now_ms)
+        else:
+            is_refused = isinstance(error, ApiError) and batch.attempts <= self._config.retries
+            self.fail(lane, batch, error, outcome.record_errors or None, is_refused=is_refused)
+
+    def fail(
+        self,
+        lane: Lane | None,
+        batch: ProducerBatch,
+        error: MillstreamError,
+        record_errors: object = None,
+        *,
+        is_refused: bool = False,
+    ) -> None:
+        """Give a batch up. `is_refused`: a broker said that it does not have it."""
+        if lane is not None:
+            if batch in lane.retries:
+                lane.retries.remove(batch)
+            if self._numbering is not None:
+                self._numbering.on_failed(lane, batch, is_refused=is_refused)
+        self._accumulator.finish(batch)
+        if self.transaction is not None:
+            self.transaction.on_batch_failed(error)
+        batch.fail(error, record_errors)  # type: ignore[arg-type]  # As an Outcome has them.
+
+    def expire(self, now_ms: int) -> int | None:
+        """Give up what was not acknowledged in time; when the next batch will be late."""
+        limit_ms = self._config.delivery_timeout_ms
+        while (batch := self._accumulator.oldest()) is not None:
+            if now_ms < batch.created_ms + limit_ms:
+                return batch.created_ms + limit_ms
+            self._accumulator.remove(batch)
+            self.fail(batch.lane, batch, self._timeout_of(batch, limit_ms))
+        return None
+
+    def fail_all(self, error: MillstreamError, *, unsent_only: bool = False) -> None:
+        """Give up every batch, or those that are neither on their way nor numbered."""
+        for batch in self._accumulator.incomplete():
+            was_waiting = self._accumulator.remove(batch)
+            # The end of one may end others: a transaction gives up what it has not sent.
+            if not batch.is_done and (was_waiting or not unsent_only):
+                self.fail(batch.lane, batch, error)
+
+    def _succeed(self, lane: Lane, batch: ProducerBatch, outcome: Outcome) -> None:
+        # The broker knows a duplicate's offset no more.
+        base_offset = outcome.base_offset if outcome.error is None else -1
+        if self._numbering is not None:
+            self._numbering.on_acked(lane, batch, base_offset)
+        self._accumulator.finish(batch)
+        batch.complete(base_offset, outcome.log_append_time)
+
+    def _split(self, lane: Lane, batch: ProducerBatch) -> None:
+        parts = batch.split()
+        if self._numbering is not None:
+            self._numbering.split(lane, batch, parts)
+        self._accumulator.replace(batch, parts)
+        for part in parts:
+            part.lane = lane
+        if self._numbering is not None:
+            for part in parts:
+                lane.put_back(part)
+        else:
+            lane.retries[:0] = parts
+        self._send_again(lane)
+
+    def _may_retry(self, lane: Lane, batch: ProducerBatch, outcome: Outcome, now_ms: int) -> bool:
+        error = outcome.error
+        assert error is not None
+        if batch.attempts > self._config.retries or isinstance(error, ClientClosed):
+            return False
+        if now_ms >= batch.created_ms + self._config.delivery_timeout_ms:
+            return False
+        if self._numbering is None:
+            return is_retriable(error)
+        return self._numbering.can_retry(lane, batch, error, outcome.log_start_offset)
+
+    def _retry(self, lane: Lane, batch: ProducerBatch, error: MillstreamError, now_ms: int) -> None:
+        batch.retry_at_ms = now_ms + self._config.backoff.after(batch.attempts, self._random)
+        if isinstance(error, BrokerUnreachable) and not error.was_sent:
+            batch.attempts -= 1  # Nothing was tried: the connection's own backoff is enough.
+            batch.retry_at_ms = now_ms
+        lane.put_back(batch)
+        self._send_again(lane)
+
+    def _timeout_of(self, batch: ProducerBatch, limit_ms: int) -> DeliveryTimeout:
+        state = (
+            "it may or may not be written"
+            if batch.attempts
+            else "it was never sent: is the partition's leader reachable?"
+        )
+        return DeliveryTimeout(
+            f"{batch.record_count} records to {batch.topic}-{batch.partition} were not "
+            f"acknowledged within the delivery timeout, {limit_ms / 1000:g} s, after "
+            f"{batch.attempts} attempts; {state}"
+        )

@@ -1,0 +1,88 @@
+"""Tables into the accumulator: any Arrow data, chunk by chunk, without a Python step per row.
+
+Both faces drive `TableSender`: it appends what can be appended, and says what it must wait for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from millstream.client.producer.delivery import BatchDelivery
+from millstream.client.producer.partition_queues import ANY_PARTITION, TopicNotKnown
+from millstream.errors import InvalidArgument
+from millstream.records.arrow import ArrowRecordsReader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from millstream.client.producer.buffer_pool import Reservation
+    from millstream.client.producer.core import ProducerCore
+    from millstream.client.producer.producer_batch import ProducerBatch
+    from millstream.records.arrow import ArrowChunk
+
+SLICE_ROWS: Final = 1 << 16
+"""Rows that are sorted by partition at once: few enough to stay in a processor's cache."""
+
+
+class TableSender:
+    """One table on its way into batches.
+
+    `send` raises TopicNotKnown or MemoryNotFree, as `append` does; called again after the wait, it
+    goes on where it was.
+    """
+
+    def __init__(self, core: ProducerCore, topic: str, table: object) -> None:
+        if not core.is_plain:
+            raise InvalidArgument(
+                "send_batch sends rows as they are: it does not go with serializers, "
+                "interceptors or a partitioner; give the producer none"
+            )
+        self.topic = topic
+        self._accumulator = core.accumulator
+        self._uses_keys = not core.config.partitioner_ignore_keys
+        self._chunks: Iterator[ArrowChunk] = iter(ArrowRecordsReader(table))
+        self._chunk: ArrowChunk | None = None
+        self._row = 0
+        self._rows: memoryview | None = None
+        self._places: list[tuple[int, int, int]] = []
+        self._ranges: list[tuple[ProducerBatch, int, int]] = []
+
+    def send(self, reservation: Reservation | None = None) -> BatchDelivery:
+        """Append all rows that are left."""
+        while self._places or self._advance():
+            partition, start, stop = self._places[-1]
+            assert self._chunk is not None
+            batch, first, taken = self._accumulator.append_rows(
+                self.topic, partition, self._chunk, self._rows, start, stop, reservation
+            )
+            if taken:
+                self._ranges.append((batch, first, taken))
+            if start + taken == stop:
+                self._places.pop()
+            else:
+                self._places[-1] = (partition, start + taken, stop)
+            reservation = None
+        return BatchDelivery(self.topic, self._ranges)
+
+    def _advance(self) -> bool:
+        """Look at the next rows; False if there are none."""
+        while self._chunk is None or self._row >= len(self._chunk):
+            self._chunk = next(self._chunks, None)
+            self._row = 0
+            if self._chunk is None:
+                return False
+        stop = min(self._row + SLICE_ROWS, len(self._chunk))
+        has_choice = self._chunk.has_partition or (self._uses_keys and self._chunk.has_key)
+        if has_choice:
+            self._spread(self._chunk, stop)
+        else:
+            self._rows, self._places = None, [(ANY_PARTITION, self._row, stop)]
+        self._row = stop
+        return True
+
+    def _spread(self, chunk: ArrowChunk, stop: int) -> None:
+        count = self._accumulator.partition_count(self.topic)
+        if count is None:
+            raise TopicNotKnown(self.topic)
+        self._rows, places = chunk.spread(self._row, stop, count, self._uses_keys)
+        self._places = places[::-1]

@@ -1,0 +1,100 @@
+"""Which topics a producer follows, and who waits to learn of one.
+
+Callers ask with `want` on the I/O thread; the answer of each metadata update goes to the
+accumulator, which then accepts records for the topic. Brokers that take nothing any more can be
+set aside (KIP-794), so that records without a key go elsewhere.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from millstream.client.futures import Waiter
+    from millstream.client.isolation import Isolation
+    from millstream.client.metadata import Metadata, MetadataSnapshot
+    from millstream.client.producer.record_accumulator import RecordAccumulator
+    from millstream.client.snapshot import Topic
+
+
+class _Wish(NamedTuple):
+    """Somebody waits until a topic has at least so many partitions."""
+
+    partition_count: int
+    waiter: Waiter[None]
+
+
+class TopicRegistry:
+    """From the cluster's metadata to the accumulator's topics."""
+
+    def __init__(
+        self, metadata: Metadata, accumulator: RecordAccumulator, isolation: Isolation
+    ) -> None:
+        self._metadata = metadata
+        self._accumulator = accumulator
+        self._isolation = isolation
+        self._followed: dict[str, str] = {}
+        self._wishes: dict[str, list[_Wish]] = {}
+        self._set_aside: frozenset[int] = frozenset()
+        metadata.subscribe(self._on_update)
+
+    def want(self, topic: str, partition_count: int, waiter: Waiter[None]) -> None:
+        """Complete `waiter` once the topic has so many partitions, or has an error that stays."""
+        wire = self._isolation.to_wire(topic)
+        self._followed[wire] = topic
+        self._wishes.setdefault(wire, []).append(_Wish(partition_count, waiter))
+        self._metadata.want([wire])
+        known = self._metadata.snapshot.topics.get(wire)
+        if known is not None:
+            self._learn(known)
+        if self._wishes.get(wire):
+            self._metadata.request_update()
+
+    def keep(self, wire_topic: str) -> None:
+        """A topic is in use: do not forget it."""
+        self._metadata.want([wire_topic])
+
+    def set_aside(self, node_ids: frozenset[int]) -> None:
+        """Have no sticky partition chosen that these brokers lead."""
+        if node_ids != self._set_aside:
+            self._set_aside = node_ids
+            for wire in self._followed:
+                known = self._metadata.snapshot.topics.get(wire)
+                if known is not None:
+                    self._learn(known)
+
+    def _on_update(self, old: MetadataSnapshot, new: MetadataSnapshot, now_ms: int) -> None:
+        for wire in list(self._followed):
+            topic = new.topics.get(wire)
+            if topic is not None:
+                if topic is not old.topics.get(wire) or wire in self._wishes:
+                    self._learn(topic)
+            elif wire not in self._metadata.followed and self._accumulator.forget_topic(
+                self._followed[wire]
+            ):
+                del self._followed[wire]
+
+    def _learn(self, topic: Topic) -> None:
+        name = self._followed[topic.name]
+        if topic.partitions:
+            led = [
+                each.index
+                for each in topic.partitions
+                if each.leader_id >= 0 and each.leader_id not in self._set_aside
+            ]
+            # If all are set aside, any is as good as another.
+            self._accumulator.set_topic(name, len(topic.partitions), led)
+        self._answer_wishes(topic)
+
+    def _answer_wishes(self, topic: Topic) -> None:
+        error = topic.error
+        left = []
+        for wish in self._wishes.pop(topic.name, ()):
+            if len(topic.partitions) >= wish.partition_count:
+                wish.waiter.set_result(None)
+            elif error is not None and not error.retriable:
+                wish.waiter.set_error(type(error)(f"topic {self._followed[topic.name]}: {error}"))
+            elif not wish.waiter.done():
+                left.append(wish)
+        if left:
+            self._wishes[topic.name] = left
