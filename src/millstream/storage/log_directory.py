@@ -265,6 +265,13 @@ class LogDirectory:
             if partition in self.logs
         }
 
+    def is_known(
+        self, checkpoint: OffsetCheckpoint, offset_of: Callable[[LogSlot], int | None]
+    ) -> bool:
+        """Whether an offset of each log is what it was when this was asked the last time."""
+        slots = list(self.logs.values())
+        return checkpoint.is_known(slots, list(map(offset_of, slots)))
+
     def checkpoint_soon(
         self, checkpoint: OffsetCheckpoint, table: dict[TopicPartition, int]
     ) -> None:

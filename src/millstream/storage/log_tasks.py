@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from contextlib import suppress
 from heapq import heappop, heappush
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from millstream.errors import KafkaStorageError
@@ -34,6 +35,10 @@ _SLICE: Final = 16
 """How many logs one tick looks at; opening one costs about a quarter of a millisecond."""
 _FLUSH_LOOK_MIN_MS: Final = 50
 """A shorter flush.ms is met by the append itself."""
+_RECOVERY_POINT: Final = attrgetter("recovery_point")
+_LOG_START: Final = attrgetter("hidden_log_start")
+_HIGH_WATERMARK: Final = attrgetter("high_watermark")
+"""The offsets of a slot that are in checkpoints."""
 
 
 class Sweep(Generic[SubjectT]):
@@ -231,15 +236,18 @@ def _is_in_service(slot: LogSlot) -> bool:
 
 
 def _checkpoint_recovery_points(directory: LogDirectory) -> None:
-    directory.checkpoint_soon(directory.recovery_points, directory.recovery_point_table())
+    if not directory.is_known(directory.recovery_points, _RECOVERY_POINT):
+        directory.checkpoint_soon(directory.recovery_points, directory.recovery_point_table())
 
 
 def _checkpoint_log_starts(directory: LogDirectory) -> None:
-    directory.checkpoint_soon(directory.log_starts, directory.log_start_table())
+    if not directory.is_known(directory.log_starts, _LOG_START):
+        directory.checkpoint_soon(directory.log_starts, directory.log_start_table())
 
 
 def _checkpoint_high_watermarks(directory: LogDirectory) -> None:
-    directory.checkpoint_soon(directory.high_watermarks, directory.high_watermark_table())
+    if not directory.is_known(directory.high_watermarks, _HIGH_WATERMARK):
+        directory.checkpoint_soon(directory.high_watermarks, directory.high_watermark_table())
 
 
 def _later(start_ms: int, delay_ms: int) -> int:

@@ -16,7 +16,9 @@ from millstream.storage.checkpoint import (
     read_offsets,
 )
 from millstream.storage.config import LogConfig
+from millstream.storage.log_directory import LogDirectory
 from millstream.storage.log_tasks import Sweep
+from millstream.storage.offset_checkpoint import OffsetCheckpoint
 from millstream.types import INT64_MAX, TopicPartition
 from tests.unit.storage.batches import NOW_MS, batch_bytes
 from tests.unit.storage.manager_harness import ORDERS, Broker, append, names_in, restarted
@@ -236,6 +238,63 @@ def test_new_intervals_count_at_once(broker: Broker) -> None:
 
     path = f"{broker.paths[0]}/{HIGH_WATERMARK_FILE}"
     assert read_offsets(broker.filesystem, path) == {ORDERS: 1}
+
+
+def test_an_idle_broker_makes_no_tables(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+
+    def count_tables(name: str) -> None:
+        make = getattr(LogDirectory, name)
+
+        def counted(directory: LogDirectory) -> object:
+            made.append(name)
+            return make(directory)
+
+        monkeypatch.setattr(LogDirectory, name, counted)
+
+    log = broker.manager.get_or_create(ORDERS, is_new=True)
+    append(log)
+    broker.pass_time(DELAY_MS + 120_000)
+    tables = ("recovery_point_table", "log_start_table", "high_watermark_table")
+    for name in tables:
+        count_tables(name)
+
+    broker.pass_time(120_000)
+    assert made == []
+
+    append(log)
+    log.flush()
+    log.raise_log_start_offset(1)
+    broker.pass_time(120_000)
+    assert sorted(made) == sorted(tables)
+    path = f"{broker.paths[0]}/{LOG_START_FILE}"
+    assert read_offsets(broker.filesystem, path) == {ORDERS: 1}
+
+
+def test_what_was_seen_counts_only_while_it_is_what_is_written(
+    filesystem: FileSystem, directory: str
+) -> None:
+    checkpoint = OffsetCheckpoint(filesystem, f"{directory}/c")
+    logs = [object(), object()]
+    assert not checkpoint.is_known([*logs], [1, None])
+    assert checkpoint.is_known([*logs], [1, None])
+
+    assert not checkpoint.is_known([*logs], [1, 2])
+    assert not checkpoint.is_known([object(), logs[1]], [1, 2])
+    checkpoint.write({ORDERS: 1})
+    assert not checkpoint.is_known([object(), logs[1]], [1, 2])
+
+
+def test_what_could_not_be_written_is_tried_again(filesystem: FileSystem, directory: str) -> None:
+    checkpoint = OffsetCheckpoint(filesystem, f"{directory}/no/c")
+    write = checkpoint.take({ORDERS: 1})
+    assert write is not None
+    checkpoint.is_known([], [1])
+
+    with pytest.raises(OSError, match="/no"):
+        write()
+
+    assert not checkpoint.is_known([], [1])
 
 
 def test_without_a_start_nothing_is_ever_due(filesystem: FileSystem, directory: str) -> None:
