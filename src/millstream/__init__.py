@@ -1,61 +1,34 @@
 """Millstream: event streaming for Python teams, on the Kafka protocol.
 
-Importing this package costs next to nothing: the public names below are imported when they are
-first used, each from the module that has it.
+Importing this package costs next to nothing; the parts are imported where they are used. What type
+checkers see of it is in `__init__.pyi`.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from millstream.client.consumer.async_consumer import AsyncConsumer
-    from millstream.client.consumer.consumer import Consumer
-    from millstream.client.groups import ConsumerGroupMetadata, OffsetAndMetadata
-    from millstream.client.producer.async_producer import AsyncProducer
-    from millstream.client.producer.delivery import Delivery
-    from millstream.client.producer.producer import Producer
-    from millstream.client.producer.record import RecordMetadata
-    from millstream.records.kernel import ConsumerRecord
-    from millstream.types import TopicPartition
-
 __version__ = "0.1.0"
 
-__all__ = [
-    "AsyncConsumer",
-    "AsyncProducer",
-    "Consumer",
-    "ConsumerGroupMetadata",
-    "ConsumerRecord",
-    "Delivery",
-    "OffsetAndMetadata",
-    "Producer",
-    "RecordMetadata",
-    "TopicPartition",
-    "__version__",
-]
-
-_MODULE_OF = {
-    "AsyncConsumer": "millstream.client.consumer.async_consumer",
+_MODULES = {
     "AsyncProducer": "millstream.client.producer.async_producer",
-    "Consumer": "millstream.client.consumer.consumer",
-    "ConsumerGroupMetadata": "millstream.client.groups",
-    "ConsumerRecord": "millstream.records.kernel",
-    "Delivery": "millstream.client.producer.delivery",
-    "OffsetAndMetadata": "millstream.client.groups",
+    "Delivery": "millstream.client.producer.kernel",
     "Producer": "millstream.client.producer.producer",
+    "ProducerInterceptor": "millstream.client.producer.interceptors",
+    "ProducerRecord": "millstream.client.producer.record",
     "RecordMetadata": "millstream.client.producer.record",
     "TopicPartition": "millstream.types",
 }
+"""Where each public name lives; it is imported when it is first asked for."""
+
+__all__ = [*_MODULES, "__version__"]
 
 
 def __getattr__(name: str) -> object:
-    module = _MODULE_OF.get(name)
-    if module is None:
-        raise AttributeError(f"module 'millstream' has no attribute {name!r}")
-    found = getattr(import_module(module), name)
-    globals()[name] = found  # The next use does not come here.
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    found = getattr(import_module(_MODULES[name]), name)
+    globals()[name] = found
     return found
 
 
