@@ -279,7 +279,8 @@ class CoordinatorRuntime(Generic[S]):
         if not self._writer.flush(context):
             done(LOADED_ANEW)
             return
-        now = Moment(self._clock.monotonic_ms(), self._clock.wall_ms())
+        clock = self._clock
+        now = tuple.__new__(Moment, (clock.monotonic_ms(), clock.wall_ms()))
         decision = self._decide(context, decide, done, now)
         if decision is not None:
             self._writer.write(context, decision, done, stamp, now)

@@ -93,11 +93,12 @@ class ShardWriter(Generic[S]):
         now: Moment,
     ) -> None:
         """Write a decision by itself, after what waits."""
-        try:
-            self._record(context, decision, stamp, now.wall_ms)
-        except ApiError as error:
-            self._complete(context, decision, done, coordinator_error(error))
-            return
+        if decision.records:
+            try:
+                self._record(context, decision, stamp, now.wall_ms)
+            except ApiError as error:
+                self._complete(context, decision, done, coordinator_error(error))
+                return
         self._when_committed(context, partial(self._complete, context, decision, done))
         self.arm_for(context)
 
@@ -123,8 +124,6 @@ class ShardWriter(Generic[S]):
     ) -> None:
         """Write and replay the records of a decision; raises if nothing of them was written."""
         records = decision.records
-        if not records:
-            return
         size_max = None if decision.is_atomic else self._store.batch_size_max(context.partition)
         for batch, part in encode_batches(self._codec, records, wall_ms, stamp, size_max):
             self._append(context, batch)

@@ -8,6 +8,7 @@ reads or writes by itself.
 from __future__ import annotations
 
 import struct
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from millstream.errors import DecodeError, FrameTooLarge
@@ -175,8 +176,7 @@ def encode_response_parts(
     response: Message, version: int, correlation_id: int
 ) -> list[ReadableBuffer]:
     """A response's frame, cut at its records, which may be slices of files."""
-    api = API_BY_KEY[response.KEY]
-    tags = _NO_TAGS if api.response_header_version(version) else b""
+    tags = _response_tags(response.KEY, version)
     parts = response.encode_parts(version)
     size = 4 + len(tags) + sum(map(len, parts))
     parts[0] = b"".join((_response_head(size, correlation_id), tags, parts[0]))
@@ -185,7 +185,16 @@ def encode_response_parts(
 
 def encode_response(response: Message, version: int, correlation_id: int) -> bytes:
     """A response's frame: size, header and body."""
-    return b"".join(encode_response_parts(response, version, correlation_id))
+    if response.CARRIES_RECORDS:
+        return b"".join(encode_response_parts(response, version, correlation_id))
+    tags, body = _response_tags(response.KEY, version), response.encode(version)
+    return b"".join((_response_head(4 + len(tags) + len(body), correlation_id), tags, body))
+
+
+@cache
+def _response_tags(api_key: int, version: int) -> bytes:
+    """What ends the header of a response."""
+    return _NO_TAGS if API_BY_KEY[api_key].response_header_version(version) else b""
 
 
 def decode_request_header(frame: ReadableBuffer, position: int = 0) -> tuple[RequestHeader, int]:

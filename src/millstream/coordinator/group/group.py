@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 class GroupType(Enum):
     """The kinds of groups, as ListGroups spells them."""
 
+    __hash__ = object.__hash__  # Each is only itself; the inherited one is slow.
+
     CLASSIC = "classic"
     CONSUMER = "consumer"
     SHARE = "share"

@@ -30,7 +30,7 @@ from millstream.protocol.messages.sync_group import SyncGroupResponse
 from millstream.protocol.records_framing import decode_subscription
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from millstream.coordinator.decision import CoordinatorRecord
     from millstream.coordinator.group.calls import JoinAnswer
@@ -71,6 +71,8 @@ class ClassicGroup:
         """Members of the generation that have not asked for their assignment."""
         self.has_new_member = False
         """Whether somebody joined since the first rebalance was last put off."""
+        self.awaits_pending = False
+        """Whether the first rebalance waits only for those who were told their id."""
         self.awaiting_count = 0
         self._supporters: Counter[str] = Counter()
         self._topics: frozenset[str] | None = None
@@ -272,14 +274,14 @@ class ClassicGroup:
 
     # Protocols.
 
-    def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
+    def supports(self, protocol_type: str, names: Sequence[str]) -> bool:
         """Whether a member with these protocols fits to the others."""
         if self.state is ClassicState.EMPTY:
-            return bool(protocol_type) and any(True for _ in names)
-        count = len(self.members)
-        return self.protocol_type == protocol_type and any(
-            self._supporters[name] == count for name in names
-        )
+            return bool(protocol_type and names)
+        if self.protocol_type != protocol_type:
+            return False
+        supporters, count = self._supporters, len(self.members)
+        return any(supporters[name] == count for name in names)
 
     def select_protocol(self) -> str:
         """What most members prefer among what all of them support."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeAlias
-from uuid import UUID
 
 from millstream.coordinator.decision import Decision
 from millstream.coordinator.group.classic.member import ClassicMember
@@ -39,6 +38,9 @@ if TYPE_CHECKING:
 NEW_MEMBER_TIMEOUT_MS: Final = 5 * 60_000
 """How long a new member may wait for its first generation before it is taken for dead."""
 MEMBER_ID_REQUIRED_SINCE: Final = 4
+_UUID_FREE_BITS: Final = ~((0xF << 76) | (0x3 << 62))
+_UUID_VERSION_4: Final = (0x4 << 76) | (0x2 << 62)
+"""Random, and laid out as RFC 4122 says."""
 SKIP_ASSIGNMENT_SINCE: Final = 9
 
 
@@ -66,7 +68,7 @@ class Joins:
             raise CoordinatorNotAvailable(f"{group.group_id} is gone")
         if not self._has_room(group, request.member_id):
             return self._refuse_as_too_many(group, request.member_id, now)
-        if not group.supports(request.protocol_type, (each.name for each in request.protocols)):
+        if not group.supports(request.protocol_type, [each.name for each in request.protocols]):
             raise InconsistentGroupProtocol(f"not what the members of {group.group_id} speak")
         if request.member_id:
             return self._join_known(group, request, caller, respond, now)
@@ -245,8 +247,11 @@ class Joins:
             rebalance_timeout_of(request),
         )
 
-    def _random_uuid(self) -> UUID:
-        return UUID(int=self._random.getrandbits(128), version=4)
+    def _random_uuid(self) -> str:
+        """As Java's UUID.randomUUID; Python's own class takes three times as long."""
+        drawn = self._random.getrandbits(128) & _UUID_FREE_BITS | _UUID_VERSION_4
+        text = f"{drawn:032x}"
+        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def protocols_of(request: JoinGroupRequest) -> Protocols:

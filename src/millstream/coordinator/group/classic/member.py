@@ -69,7 +69,10 @@ class ClassicMember:
 
     def metadata(self, protocol: str | None) -> bytes:
         """What it said for a protocol; nothing if it does not support it."""
-        return next((data for name, data in self.protocols if name == protocol), b"")
+        for name, data in self.protocols:
+            if name == protocol:
+                return data
+        return b""
 
     def vote(self, candidates: Container[str]) -> str:
         """The candidate that it prefers."""

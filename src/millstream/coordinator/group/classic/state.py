@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 class ClassicState(Enum):
     """What a classic group is doing, as DescribeGroups spells it."""
 
+    __hash__ = object.__hash__  # Each is only itself; the inherited one is slow.
+
     EMPTY = "Empty"
     """It has no members; offsets may be there."""
     PREPARING_REBALANCE = "PreparingRebalance"
