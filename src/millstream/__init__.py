@@ -9,11 +9,18 @@ from __future__ import annotations
 __version__ = "0.1.0"
 
 _MODULES = {
+    "Admin": "millstream.client.admin.admin",
+    "AsyncConsumer": "millstream.client.consumer.async_consumer",
     "AsyncProducer": "millstream.client.producer.async_producer",
+    "Consumer": "millstream.client.consumer.consumer",
+    "ConsumerGroupMetadata": "millstream.client.groups",
+    "ConsumerRecord": "millstream.records.kernel",
     "Delivery": "millstream.client.producer.kernel",
+    "OffsetAndMetadata": "millstream.client.groups",
     "Producer": "millstream.client.producer.producer",
     "ProducerInterceptor": "millstream.client.producer.interceptors",
     "ProducerRecord": "millstream.client.producer.record",
+    "RebalanceListener": "millstream.client.consumer.listeners",
     "RecordMetadata": "millstream.client.producer.record",
     "TopicPartition": "millstream.types",
 }

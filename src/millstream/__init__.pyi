@@ -1,9 +1,16 @@
+from millstream.client.admin.admin import Admin as Admin
+from millstream.client.consumer.async_consumer import AsyncConsumer as AsyncConsumer
+from millstream.client.consumer.consumer import Consumer as Consumer
+from millstream.client.consumer.listeners import RebalanceListener as RebalanceListener
+from millstream.client.groups import ConsumerGroupMetadata as ConsumerGroupMetadata
+from millstream.client.groups import OffsetAndMetadata as OffsetAndMetadata
 from millstream.client.producer.async_producer import AsyncProducer as AsyncProducer
 from millstream.client.producer.delivery import Delivery as Delivery
 from millstream.client.producer.interceptors import ProducerInterceptor as ProducerInterceptor
 from millstream.client.producer.producer import Producer as Producer
 from millstream.client.producer.record import ProducerRecord as ProducerRecord
 from millstream.client.producer.record import RecordMetadata as RecordMetadata
+from millstream.records.kernel import ConsumerRecord as ConsumerRecord
 from millstream.types import TopicPartition as TopicPartition
 
 __version__: str
