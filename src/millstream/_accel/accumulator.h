@@ -16,12 +16,14 @@
 typedef struct {
     pthread_mutex_t lock;
     int is_held;
+    int is_awaited; /* somebody could not pass: to be told when it is held no longer */
 } ms_gate;
 
 static inline void ms_gate_init(ms_gate *gate)
 {
     pthread_mutex_init(&gate->lock, NULL);
     gate->is_held = 0;
+    gate->is_awaited = 0;
 }
 
 static inline void ms_gate_end(ms_gate *gate) { pthread_mutex_destroy(&gate->lock); }

@@ -22,7 +22,7 @@ from millstream._accel.arrow_reader cimport ArrowChunk, raise_row
 from millstream._accel.atomics cimport ms_add, ms_give_back, ms_take
 from millstream._accel.batch cimport (
     MS_BATCH_FULL, MS_BATCH_NO_MEMORY, MS_BATCH_TOO_FAR, MS_BATCH_TOO_LARGE, MS_BATCH_TOO_MANY,
-    MS_BODY_SIZE_MAX, ms_batch, ms_batch_add_rows, ms_batch_count, ms_batch_is_too_far,
+    MS_BODY_SIZE_MAX, ms_batch_add_rows, ms_batch_count, ms_batch_is_too_far,
     ms_batch_reserve, ms_batch_reset, ms_rows_job)
 from millstream._accel.sealing cimport raise_too_large, seal_bytes, seal_view
 from millstream._accel.wire cimport (

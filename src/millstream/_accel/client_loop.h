@@ -231,6 +231,19 @@ static inline void ms_ready(ms_selector *selector, ms_connection *connection, ui
         ms_receive(selector, connection);
 }
 
+/* Under the lock, which is let go: what the driver has to do; when it wants to be called again. */
+static inline int64_t ms_drive_once(ms_selector *selector)
+{
+    ms_driver *driver = selector->driver;
+    if (!driver)
+        return MS_NEVER;
+    selector->is_driven = 0;
+    pthread_mutex_unlock(&selector->lock);
+    int64_t next_ms = driver->run(driver, ms_monotonic_ms());
+    pthread_mutex_lock(&selector->lock);
+    return next_ms;
+}
+
 /* Under the lock: do what is due, and say how long to sleep. */
 static inline int ms_prepare(ms_selector *selector)
 {
@@ -240,9 +253,12 @@ static inline int ms_prepare(ms_selector *selector)
         ms_attend(selector);
         ms_flush_all(selector);
     }
+    int64_t driver_ms = ms_drive_once(selector);
     int64_t next_ms = ms_orders_next_ms(selector);
+    if (driver_ms < next_ms)
+        next_ms = driver_ms;
     now_ms = ms_monotonic_ms();
-    if (selector->has_news || selector->is_stopping || next_ms <= now_ms)
+    if (selector->has_news || selector->is_driven || selector->is_stopping || next_ms <= now_ms)
         return 0;
     if (next_ms == MS_NEVER)
         return -1;
@@ -324,6 +340,26 @@ static inline void ms_wake(ms_selector *selector)
     selector->is_woken = 1;
     ms_announce(selector);
     pthread_mutex_unlock(&selector->lock);
+}
+
+/* Have the driver called soon. */
+static inline void ms_drive(ms_selector *selector)
+{
+    pthread_mutex_lock(&selector->lock);
+    selector->is_driven = 1;
+    ms_kick(selector);
+    pthread_mutex_unlock(&selector->lock);
+}
+
+/* There is one for the life of a selector; its owner outlives the loop. 0 if it has one already. */
+static inline int ms_set_driver(ms_selector *selector, ms_driver *driver)
+{
+    pthread_mutex_lock(&selector->lock);
+    int is_first = !selector->driver;
+    if (is_first)
+        __atomic_store_n(&selector->driver, driver, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&selector->lock);
+    return is_first;
 }
 
 /* Queue a frame, and send it here and now if `is_small`: it is not worth another thread's waking. */

@@ -18,6 +18,10 @@ cdef extern from "client_loop.h" nogil:
         MS_RECEIVED
         MS_DISCONNECTED
         MS_REPEATED
+        MS_DISPATCHED
+
+    ctypedef struct ms_driver:
+        void (*release)(ms_driver* driver, void* kept, int count) noexcept
 
     ctypedef struct ms_pool:
         pass
@@ -30,6 +34,8 @@ cdef extern from "client_loop.h" nogil:
         int64_t bytes
         int view_count
         Py_buffer* views
+        void* kept
+        int kept_count
         iovec* vectors
 
     ctypedef struct ms_event:
@@ -57,7 +63,9 @@ cdef extern from "client_loop.h" nogil:
 
     ctypedef struct ms_selector:
         ms_pool* pool
+        ms_driver* driver
 
+    bint ms_set_driver(ms_selector* selector, ms_driver* driver)
     int64_t ms_monotonic_ms()
     void ms_pool_hold(ms_pool* pool)
     void ms_pool_release(ms_pool* pool)
@@ -85,9 +93,13 @@ cdef extern from "client_loop.h" nogil:
     void ms_stop(ms_selector* selector)
 
 
+cdef int process_number() noexcept nogil
+
+
 cdef class SelectorLoop:
     cdef ms_selector* state
     cdef int process
+    cdef object driver_owner
 
 
 cdef class SelectorCore:
@@ -97,6 +109,7 @@ cdef class SelectorCore:
     cdef object _received
     cdef object _disconnected
     cdef object _repeated
+    cdef object _dispatched
     cdef bint _is_shut_down
     cdef object __weakref__
     cdef int _check(self) except -1

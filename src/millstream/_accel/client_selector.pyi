@@ -10,6 +10,7 @@ class SelectorCore:
         received: Callable[[int, ReadableBuffer], Any],
         disconnected: Callable[[int, list[int], int], Any],
         repeated: Callable[[int, int, int, int], Any],
+        dispatched: Callable[[int, int, int], Any],
         *,
         frame_bytes_max: int,
         received_bytes_max: int,

@@ -7,6 +7,7 @@ What runs on the thread is in client_loop.h: it sends, receives, cuts frames and
 orders on time, whatever Python is doing. Here is the side of the Python threads.
 """
 
+cimport cython
 from cpython.buffer cimport (
     PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer)
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -107,6 +108,11 @@ cdef object take_frame(ms_selector* state, ms_event* event):
     return PyMemoryView_FromObject(frame)
 
 
+cdef int process_number() noexcept nogil:
+    """Another one in every process that came from this one by forking."""
+    return ms_process_number
+
+
 cdef void release_views(ms_outgoing* out) noexcept:
     cdef int i
     for i in range(out.view_count):
@@ -114,10 +120,12 @@ cdef void release_views(ms_outgoing* out) noexcept:
     free(out)
 
 
-cdef void release_spent(ms_outgoing* out) noexcept:
+cdef void release_spent(ms_selector* state, ms_outgoing* out) noexcept:
     cdef ms_outgoing* following
     while out is not NULL:
         following = out.next
+        if out.kept_count:
+            state.driver.release(state.driver, out.kept, out.kept_count)
         release_views(out)
         out = following
 
@@ -154,6 +162,7 @@ cdef ms_outgoing* to_outgoing(parts) except NULL:
     return copy
 
 
+@cython.no_gc_clear
 cdef class SelectorLoop:
     """What the thread runs on. It lives until both the selector and the thread have let it go."""
 
@@ -192,15 +201,15 @@ cdef void release_spent_of(ms_selector* state) noexcept:
         following = event.next
         ms_event_free(state, event)
         event = following
-    release_spent(spent)
+    release_spent(state, spent)
 
 
 cdef class SelectorCore:
     """All of a `ClientSelector` but `connect`, which needs names resolved: see `begin`."""
 
     def __init__(
-        self, connected, received, disconnected, repeated, *, int64_t frame_bytes_max,
-        int64_t received_bytes_max, int64_t idle_bytes_max,
+        self, connected, received, disconnected, repeated, dispatched, *,
+        int64_t frame_bytes_max, int64_t received_bytes_max, int64_t idle_bytes_max,
     ):
         """Takes the classes of its events. `disconnected` is called with the errnos, or negative
         codes, of all attempts, and the size that the peer claimed for a frame.
@@ -216,6 +225,7 @@ cdef class SelectorCore:
         self._received = received
         self._disconnected = disconnected
         self._repeated = repeated
+        self._dispatched = dispatched
         self._loop = SelectorLoop(frame_bytes_max, received_bytes_max, idle_bytes_max)
         # It knows the loop only, so that a selector that nobody uses can end.
         self._thread = threading.Thread(
@@ -333,6 +343,8 @@ cdef class SelectorCore:
         if event.kind == MS_REPEATED:
             return self._repeated(
                 event.connection_id, event.order_id, event.correlation_id, event.sent_ms)
+        if event.kind == MS_DISPATCHED:
+            return self._dispatched(event.connection_id, event.correlation_id, event.sent_ms)
         codes = [event.codes[i] for i in range(event.code_count)]
         return self._disconnected(event.connection_id, codes, event.size)
 
@@ -341,7 +353,7 @@ cdef class SelectorCore:
         cdef ms_event* event = ms_take_events(self._loop.state, &spent)
         cdef ms_event* following
         cdef list events = []
-        release_spent(spent)
+        release_spent(self._loop.state, spent)
         try:
             while event is not NULL:
                 events.append(self._to_event(event))

@@ -146,6 +146,19 @@ static inline int ms_begin_frame(ms_reading *reading)
     return 1;
 }
 
+/* A whole frame is there: is it an answer to the driver? */
+static inline void ms_tell_driver(ms_reading *reading)
+{
+    ms_driver *driver = __atomic_load_n(&reading->selector->driver, __ATOMIC_ACQUIRE);
+    ms_connection *connection = reading->connection;
+    if (!driver || connection->frame_size < 4)
+        return;
+    const uint8_t *p = connection->block->data;
+    int64_t id = (int64_t)p[0] << 24 | (int64_t)p[1] << 16 | (int64_t)p[2] << 8 | p[3];
+    if (driver->first_id <= id && id < driver->end_id)
+        driver->answered(driver, connection, p, connection->frame_size);
+}
+
 static inline int ms_end_frame(ms_reading *reading)
 {
     ms_connection *connection = reading->connection;
@@ -157,6 +170,7 @@ static inline int ms_end_frame(ms_reading *reading)
         return 0;
     }
     event->size = size;
+    ms_tell_driver(reading);
     if (is_small) {
         memcpy(event->data, connection->block->data, (size_t)size);
         ms_block_give_back(reading->selector->pool, connection->block);

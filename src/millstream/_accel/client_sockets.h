@@ -27,14 +27,15 @@
 #define MS_SCRATCH_SIZE (64 * 1024)
 #define MS_CORRELATION_ID_AT 8
 #define MS_NEVER INT64_MAX
+#define MS_EXPRESS_MAX 16 /* requests that a driver may have in flight on one connection */
 
 /* Why a connection ended, where it is no errno. */
 enum ms_end { MS_END_CLOSED_BY_PEER = -1, MS_END_FRAME_SIZE = -2 };
-enum ms_event_kind { MS_CONNECTED, MS_RECEIVED, MS_DISCONNECTED, MS_REPEATED };
+enum ms_event_kind { MS_CONNECTED, MS_RECEIVED, MS_DISCONNECTED, MS_REPEATED, MS_DISPATCHED };
 enum ms_connection_state { MS_RESOLVING, MS_CONNECTING, MS_OPEN, MS_DEAD };
 
-/* A frame to be sent: either a copy behind `vectors`, or views of Python objects, which go back
-   to a Python thread when they are no longer needed. */
+/* A frame to be sent: either a copy behind `vectors`, or views of Python objects, or parts of what
+   a driver keeps; the last two go back to a Python thread when they are no longer needed. */
 typedef struct ms_outgoing {
     struct ms_outgoing *next;
     int64_t bytes;
@@ -42,6 +43,8 @@ typedef struct ms_outgoing {
     int vector_count;
     int view_count;
     Py_buffer *views;
+    void *kept;
+    int kept_count;
     struct iovec vectors[];
 } ms_outgoing;
 
@@ -75,6 +78,9 @@ typedef struct ms_connection {
     int is_writing; /* a thread sends, without the lock */
     int wants_to_write;
     int is_paused;
+    int is_express_shut; /* the driver must not send here */
+    int express_in_flight;
+    uint8_t express_versions[MS_EXPRESS_MAX]; /* by correlation id */
     ms_outgoing *out_first;
     ms_outgoing **out_end;
     struct sockaddr_storage *addresses;
@@ -101,6 +107,19 @@ typedef struct ms_order {
     uint8_t frame[];
 } ms_order;
 
+/* Work of others that the loop does on time. It is called without the selector's lock. */
+typedef struct ms_driver {
+    /* Do what is due; when to be called again at the latest. */
+    int64_t (*run)(struct ms_driver *driver, int64_t now_ms);
+    /* The answer to one of its requests has come, and goes to poll() next. */
+    void (*answered)(
+        struct ms_driver *driver, ms_connection *connection, const uint8_t *frame, int64_t size);
+    /* A frame needs no longer what the driver keeps for it; by a Python thread, with the GIL. */
+    void (*release)(struct ms_driver *driver, void *kept, int count);
+    int64_t first_id; /* its requests' correlation ids: from this one */
+    int64_t end_id;   /* to below this one */
+} ms_driver;
+
 typedef struct {
     pthread_mutex_t lock;
     ms_pool *pool;
@@ -121,6 +140,8 @@ typedef struct {
     int is_woken;
     int is_paused; /* too much is received and not fetched by poll() */
     int has_news;  /* a connection to begin, or one to look at again */
+    int is_driven; /* the driver has something to do */
+    ms_driver *driver;
     int is_stopping;
     uint8_t *scratch; /* the loop's own */
 } ms_selector;
@@ -198,7 +219,8 @@ static inline void ms_announce(ms_selector *selector)
     }
 }
 
-/* Under the lock: forget what came from a connection that its user has closed. */
+/* Under the lock: forget what came from a connection that its user has closed, but not what the
+   driver took and sent there: its owner must learn that it is under way no more. */
 static inline void ms_events_forget(ms_selector *selector, int64_t connection_id)
 {
     ms_events kept;
@@ -206,7 +228,7 @@ static inline void ms_events_forget(ms_selector *selector, int64_t connection_id
     ms_events_reset(&kept);
     while (event) {
         ms_event *next = event->next;
-        if (event->connection_id == connection_id)
+        if (event->connection_id == connection_id && event->kind != MS_DISPATCHED)
             ms_event_free(selector, event);
         else
             ms_events_add(&kept, event);
@@ -248,7 +270,7 @@ static inline ms_outgoing *ms_outgoing_copy(int64_t size, uint8_t **data)
 /* Under the lock: sent, or never to be. */
 static inline void ms_outgoing_done(ms_selector *selector, ms_outgoing *out)
 {
-    if (!out->view_count) {
+    if (!out->view_count && !out->kept_count) {
         free(out);
         return;
     }

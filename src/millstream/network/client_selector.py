@@ -63,7 +63,15 @@ class Repeated(NamedTuple):
     sent_ms: int
 
 
-SelectorEvent: TypeAlias = Connected | Received | Disconnected | Repeated
+class Dispatched(NamedTuple):
+    """A request was sent that the selector took by itself from whom it works for."""
+
+    connection_id: int
+    correlation_id: int
+    sent_ms: int
+
+
+SelectorEvent: TypeAlias = Connected | Received | Disconnected | Repeated | Dispatched
 
 
 class StandingOrder(NamedTuple):

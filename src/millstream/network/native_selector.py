@@ -15,6 +15,7 @@ from millstream.network.client_selector import (
     FRAME_BYTES_MAX,
     Connected,
     Disconnected,
+    Dispatched,
     Received,
     Repeated,
 )
@@ -47,6 +48,7 @@ class NativeSelector(SelectorCore):
             Received,
             partial(_disconnected, frame_bytes_max, self._failures),
             Repeated,
+            Dispatched,
             frame_bytes_max=frame_bytes_max,
             received_bytes_max=_RECEIVED_BYTES_MAX,
             idle_bytes_max=_IDLE_BYTES_MAX,

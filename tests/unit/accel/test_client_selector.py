@@ -20,6 +20,7 @@ from millstream.errors import ClientClosed, ForkedClient
 from millstream.network.client_selector import (
     Connected,
     Disconnected,
+    Dispatched,
     Received,
     Repeated,
     StandingOrder,
@@ -323,6 +324,7 @@ def test_responses_that_nobody_fetches_are_bounded(server: socket.socket) -> Non
         Received,
         lambda connection_id, codes, size: Disconnected(connection_id, str(codes)),
         Repeated,
+        Dispatched,
         frame_bytes_max=1 << 20,
         received_bytes_max=1 << 20,
         idle_bytes_max=0,
