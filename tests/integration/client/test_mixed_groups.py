@@ -117,7 +117,7 @@ def cases() -> Iterator[object]:
             )
 
 
-@pytest.mark.parametrize(("foreign", "assignor", "we_lead"), cases())
+@pytest.mark.parametrize(("foreign", "assignor", "we_lead"), list(cases()))
 def test_members_of_other_clients_share_a_topic_with_ours(
     broker: EmbeddedBroker,
     foreign: Callable[[EmbeddedBroker, str, str], Poller],
