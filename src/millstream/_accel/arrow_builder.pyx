@@ -17,6 +17,7 @@ from millstream._accel.atomics cimport ms_give_back, ms_take
 from millstream._accel.wire cimport ms_fault
 
 from millstream._accel import faults
+from millstream._accel.arrow_schema import COLUMNS, columns_by_number
 
 cdef extern from "arrow_columns.h" nogil:
     enum:
@@ -60,18 +61,25 @@ cdef extern from "arrow_export.h" nogil:
     ctypedef struct ms_shared_columns:
         ms_columns columns
 
+    ctypedef struct ms_selection:
+        int count
+        int columns[6]
+
     ms_shared_columns* ms_share(ms_columns* columns)
+    ms_shared_columns* ms_retain(ms_shared_columns* shared)
     void ms_let_go(ms_shared_columns* shared)
-    bint ms_export_schema(ArrowSchema* schema)
-    bint ms_export_array(ArrowArray* array, ms_shared_columns* shared)
-    bint ms_export_stream(ArrowArrayStream* stream, ms_shared_columns* shared)
+    bint ms_export_schema(ArrowSchema* schema, const ms_selection* selection)
+    bint ms_export_array(
+        ArrowArray* array, ms_shared_columns* shared, const ms_selection* selection)
+    bint ms_export_stream(
+        ArrowArrayStream* stream, ms_shared_columns* shared, const ms_selection* selection)
 
 cdef enum:
     # A body of this size takes long enough that other threads gain by running meanwhile.
     RELEASE_GIL_SIZE = 64 * 1024
 
 # In the order of `enum ms_column`.
-cdef tuple COLUMNS = ("key", "value", "headers", "header key", "header value")
+cdef tuple LIMITED_COLUMNS = ("key", "value", "headers", "header key", "header value")
 
 
 cdef class ArrowRecordsBuilder:
@@ -157,6 +165,7 @@ cdef class ArrowRecordsBuilder:
         ms_give_back(&self._busy)
         if records._shared is NULL:
             raise MemoryError
+        records._select(range(len(COLUMNS)))
         return records
 
 
@@ -171,18 +180,19 @@ cdef int raise_outcome(int outcome, ms_append_job* job) except -1:
             job.fault_index, position, job.fault.kind, job.fault.field, job.fault.value,
             job.fault.left)
     raise OverflowError(
-        f"column {COLUMNS[job.full_column]} would pass 2147483647 bytes: "
+        f"column {LIMITED_COLUMNS[job.full_column]} would pass 2147483647 bytes: "
         "call finish() and go on with the next")
 
 
 cdef class ArrowRecords:
     """Records as one Arrow struct array, to be taken through the PyCapsule interface.
 
-    Columns: key, value, headers, timestamp, offset, partition. It may be taken more than once;
-    the takers share the buffers.
+    Columns: key, value, headers, timestamp, offset, partition, or those that were selected. It may
+    be taken more than once; the takers share the buffers.
     """
 
     cdef ms_shared_columns* _shared
+    cdef ms_selection _selection
 
     def __init__(self):
         raise TypeError("ArrowRecords come from ArrowRecordsBuilder.finish()")
@@ -196,13 +206,27 @@ cdef class ArrowRecords:
             raise TypeError("ArrowRecords come from ArrowRecordsBuilder.finish()")
         return self._shared
 
+    cdef int _select(self, numbers) except -1:
+        self._selection.count = len(numbers)
+        for index, number in enumerate(numbers):
+            self._selection.columns[index] = number
+        return 0
+
     def __len__(self):
         return self._get().columns.row_count
+
+    def select(self, columns):
+        """The same rows with these columns, in this order; nothing is copied."""
+        cdef ArrowRecords selected = ArrowRecords.__new__(ArrowRecords)
+        numbers = columns_by_number(columns)
+        selected._shared = ms_retain(self._get())
+        selected._select(numbers)
+        return selected
 
     def __arrow_c_schema__(self):
         """The schema as an "arrow_schema" capsule."""
         cdef ArrowSchema* schema = <ArrowSchema*>allocate(sizeof(ArrowSchema))
-        if not ms_export_schema(schema):
+        if not ms_export_schema(schema, &self._selection):
             PyMem_RawFree(schema)
             raise MemoryError
         return PyCapsule_New(schema, "arrow_schema", &drop_schema)
@@ -212,7 +236,7 @@ cdef class ArrowRecords:
         cdef ms_shared_columns* shared = self._get()
         schema_capsule = self.__arrow_c_schema__()
         cdef ArrowArray* array = <ArrowArray*>allocate(sizeof(ArrowArray))
-        if not ms_export_array(array, shared):
+        if not ms_export_array(array, shared, &self._selection):
             PyMem_RawFree(array)
             raise MemoryError
         return schema_capsule, PyCapsule_New(array, "arrow_array", &drop_array)
@@ -221,7 +245,7 @@ cdef class ArrowRecords:
         """The rows as an "arrow_array_stream" capsule of one array."""
         cdef ms_shared_columns* shared = self._get()
         cdef ArrowArrayStream* stream = <ArrowArrayStream*>allocate(sizeof(ArrowArrayStream))
-        if not ms_export_stream(stream, shared):
+        if not ms_export_stream(stream, shared, &self._selection):
             PyMem_RawFree(stream)
             raise MemoryError
         return PyCapsule_New(stream, "arrow_array_stream", &drop_stream)

@@ -19,6 +19,12 @@ typedef struct {
     int64_t reference_count;
 } ms_shared_columns;
 
+/* Which columns are exported, and in which order. */
+typedef struct {
+    int count;
+    int columns[MS_CHILDREN_MAX];
+} ms_selection;
+
 /* Takes the columns over and leaves empty ones; NULL when there is no memory. */
 static ms_shared_columns *ms_share(ms_columns *columns)
 {
@@ -86,30 +92,38 @@ static int ms_make_schema(
     return 1;
 }
 
-static int ms_make_columns_schema(struct ArrowSchema *schema)
+static int ms_make_headers_schema(struct ArrowSchema *schema)
 {
-    struct ArrowSchema **columns = schema->children;
-    return ms_make_schema(columns[0], "z", "key", MS_ARROW_NULLABLE, 0)
-        && ms_make_schema(columns[1], "z", "value", MS_ARROW_NULLABLE, 0)
-        && ms_make_schema(columns[2], "+l", "headers", 0, 1)
-        && ms_make_schema(columns[2]->children[0], "+s", "item", 0, 2)
-        && ms_make_schema(columns[2]->children[0]->children[0], "u", "key", 0, 0)
-        && ms_make_schema(
-               columns[2]->children[0]->children[1], "z", "value", MS_ARROW_NULLABLE, 0)
-        && ms_make_schema(columns[3], "tsm:UTC", "timestamp", 0, 0)
-        && ms_make_schema(columns[4], "l", "offset", 0, 0)
-        && ms_make_schema(columns[5], "i", "partition", 0, 0);
+    return ms_make_schema(schema, "+l", "headers", 0, 1)
+        && ms_make_schema(schema->children[0], "+s", "item", 0, 2)
+        && ms_make_schema(schema->children[0]->children[0], "u", "key", 0, 0)
+        && ms_make_schema(schema->children[0]->children[1], "z", "value", MS_ARROW_NULLABLE, 0);
+}
+
+/* Columns by number, in the order of `COLUMNS` in arrow_builder.pyx. */
+static int ms_make_column_schema(struct ArrowSchema *schema, int column)
+{
+    switch (column) {
+    case 0: return ms_make_schema(schema, "z", "key", MS_ARROW_NULLABLE, 0);
+    case 1: return ms_make_schema(schema, "z", "value", MS_ARROW_NULLABLE, 0);
+    case 2: return ms_make_headers_schema(schema);
+    case 3: return ms_make_schema(schema, "tsm:UTC", "timestamp", 0, 0);
+    case 4: return ms_make_schema(schema, "l", "offset", 0, 0);
+    default: return ms_make_schema(schema, "i", "partition", 0, 0);
+    }
 }
 
 /* 0, and no schema, when there is no memory. */
-static int ms_export_schema(struct ArrowSchema *schema)
+static int ms_export_schema(struct ArrowSchema *schema, const ms_selection *selection)
 {
-    if (!ms_make_schema(schema, "+s", "", 0, MS_CHILDREN_MAX))
+    if (!ms_make_schema(schema, "+s", "", 0, selection->count))
         return 0;
-    if (ms_make_columns_schema(schema))
-        return 1;
-    schema->release(schema);
-    return 0;
+    for (int i = 0; i < selection->count; i++)
+        if (!ms_make_column_schema(schema->children[i], selection->columns[i])) {
+            schema->release(schema);
+            return 0;
+        }
+    return 1;
 }
 
 /* ---- arrays ---- */
@@ -189,39 +203,45 @@ static int ms_make_headers(struct ArrowArray *array, ms_shared_columns *shared)
                item->children[1], shared, columns->header_count, &columns->header_value);
 }
 
-static int ms_make_columns(struct ArrowArray *array, ms_shared_columns *shared)
+static int ms_make_column(struct ArrowArray *array, ms_shared_columns *shared, int column)
 {
     ms_columns *columns = &shared->columns;
-    return ms_make_strings(array->children[0], shared, columns->row_count, &columns->key)
-        && ms_make_strings(array->children[1], shared, columns->row_count, &columns->value)
-        && ms_make_headers(array->children[2], shared)
-        && ms_make_numbers(array->children[3], shared, &columns->timestamp)
-        && ms_make_numbers(array->children[4], shared, &columns->offset)
-        && ms_make_numbers(array->children[5], shared, &columns->partition);
+    switch (column) {
+    case 0: return ms_make_strings(array, shared, columns->row_count, &columns->key);
+    case 1: return ms_make_strings(array, shared, columns->row_count, &columns->value);
+    case 2: return ms_make_headers(array, shared);
+    case 3: return ms_make_numbers(array, shared, &columns->timestamp);
+    case 4: return ms_make_numbers(array, shared, &columns->offset);
+    default: return ms_make_numbers(array, shared, &columns->partition);
+    }
 }
 
 /* 0, and no array, when there is no memory. */
-static int ms_export_array(struct ArrowArray *array, ms_shared_columns *shared)
+static int ms_export_array(
+    struct ArrowArray *array, ms_shared_columns *shared, const ms_selection *selection)
 {
-    if (!ms_make_array(array, shared, shared->columns.row_count, 1, MS_CHILDREN_MAX))
+    if (!ms_make_array(array, shared, shared->columns.row_count, 1, selection->count))
         return 0;
-    if (ms_make_columns(array, shared))
-        return 1;
-    array->release(array);
-    return 0;
+    for (int i = 0; i < selection->count; i++)
+        if (!ms_make_column(array->children[i], shared, selection->columns[i])) {
+            array->release(array);
+            return 0;
+        }
+    return 1;
 }
 
 /* ---- a stream of one array ---- */
 
 typedef struct {
     ms_shared_columns *shared;
+    ms_selection selection;
     int is_read;
 } ms_stream_node;
 
 static int ms_stream_schema(struct ArrowArrayStream *stream, struct ArrowSchema *out)
 {
-    (void)stream;
-    return ms_export_schema(out) ? 0 : ENOMEM;
+    ms_stream_node *node = (ms_stream_node *)stream->private_data;
+    return ms_export_schema(out, &node->selection) ? 0 : ENOMEM;
 }
 
 static int ms_stream_next(struct ArrowArrayStream *stream, struct ArrowArray *out)
@@ -230,7 +250,7 @@ static int ms_stream_next(struct ArrowArrayStream *stream, struct ArrowArray *ou
     memset(out, 0, sizeof *out);
     if (node->is_read)
         return 0;
-    if (!ms_export_array(out, node->shared))
+    if (!ms_export_array(out, node->shared, &node->selection))
         return ENOMEM;
     node->is_read = 1;
     return 0;
@@ -249,12 +269,14 @@ static void ms_release_stream(struct ArrowArrayStream *stream)
     stream->release = NULL;
 }
 
-static int ms_export_stream(struct ArrowArrayStream *stream, ms_shared_columns *shared)
+static int ms_export_stream(
+    struct ArrowArrayStream *stream, ms_shared_columns *shared, const ms_selection *selection)
 {
     ms_stream_node *node = (ms_stream_node *)PyMem_RawCalloc(1, sizeof *node);
     if (!node)
         return 0;
     node->shared = ms_retain(shared);
+    node->selection = *selection;
     stream->get_schema = ms_stream_schema;
     stream->get_next = ms_stream_next;
     stream->get_last_error = ms_stream_error;

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from enum import IntEnum
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from millstream.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 COLUMNS = ("key", "value", "headers", "timestamp", "offset", "partition")
 """The columns of a record. `offset` may be there, so that what was read can be written back."""
@@ -123,6 +126,20 @@ _TYPE_NAMES = {
     "+m": "map",
     "+r": "run_end_encoded",
 }
+
+
+def columns_by_number(names: Sequence[str]) -> list[int]:
+    """Where each is in COLUMNS; InvalidArgument unless all exist and none is named twice."""
+    if isinstance(names, str):
+        raise InvalidArgument(f"columns={names!r}: give a list of names, [{names!r}]")
+    unknown = [each for each in names if each not in COLUMNS]
+    if unknown:
+        raise InvalidArgument(
+            f"there is no column {', '.join(map(repr, unknown))}; a record has {', '.join(COLUMNS)}"
+        )
+    if not names or len(set(names)) != len(names):
+        raise InvalidArgument(f"columns={list(names)!r}: name one or more, each once")
+    return [COLUMNS.index(each) for each in names]
 
 
 @lru_cache(maxsize=64)  # Table after table has the same schema.

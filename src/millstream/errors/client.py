@@ -7,6 +7,7 @@ ClientError
 │   ├── BufferExhausted                 ... while waiting for room in the producer's buffer
 │   └── DeliveryTimeout                 ... of a record, before it was acknowledged
 ├── ClientClosed, ForkedClient          this object cannot be used (here)
+├── ConcurrentUse                       ... nor by two at a time
 ├── SerializationFailed                 a key or value could not be made bytes, or back
 │   └── SchemaRegistryError             ... because of the schema registry
 ├── DeliveryFailed                      records were lost and nobody had looked
@@ -36,6 +37,7 @@ __all__ = [
     "ClientClosed",
     "ClientError",
     "CommitFailed",
+    "ConcurrentUse",
     "DeliveryFailed",
     "DeliveryTimeout",
     "FatalProducerError",
@@ -92,6 +94,10 @@ class DeliveryTimeout(OperationTimeout):
 
 class ClientClosed(ClientError):
     """The client was closed; make a new one."""
+
+
+class ConcurrentUse(ClientError):
+    """A consumer is used by one thread, or task, at a time; only `wakeup` may be called by others."""
 
 
 class ForkedClient(ClientError):

@@ -10,6 +10,7 @@ from array import array
 from ctypes import addressof, c_char, c_void_p
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from millstream._accel.arrow_schema import COLUMNS, columns_by_number
 from millstream.records.plain.arrow_abi import (
     NULLABLE,
     ArrowArray,
@@ -32,8 +33,12 @@ from millstream.records.plain.record_codec import decode_records
 from millstream.types import INT64_MAX
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from millstream.records.plain.record_codec import Record
     from millstream.types import ReadableBuffer
+
+_ALL = tuple(range(len(COLUMNS)))
 
 COLUMN_SIZE_MAX = 2**31 - 1
 """Arrow counts the bytes of a column, and the entries of lists, in 32 bits."""
@@ -131,19 +136,26 @@ class ArrowRecords:
     the takers share the buffers.
     """
 
-    __slots__ = ("_columns", "_row_count")
+    __slots__ = ("_columns", "_numbers", "_row_count")
 
-    def __init__(self, row_count: int, columns: list[_Column]) -> None:
+    def __init__(
+        self, row_count: int, columns: list[_Column], numbers: tuple[int, ...] = _ALL
+    ) -> None:
         """For `ArrowRecordsBuilder.finish` only."""
         self._row_count = row_count
         self._columns = columns
+        self._numbers = numbers
 
     def __len__(self) -> int:
         return self._row_count
 
+    def select(self, columns: Sequence[str]) -> ArrowRecords:
+        """The same rows with these columns, in this order; nothing is copied."""
+        return ArrowRecords(self._row_count, self._columns, tuple(columns_by_number(columns)))
+
     def __arrow_c_schema__(self) -> object:
         """The schema as an "arrow_schema" capsule."""
-        return to_capsule(_export_schema(), b"arrow_schema")
+        return to_capsule(_export_schema(self._numbers), b"arrow_schema")
 
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
         """The schema and the rows as capsules. A wish for other types is not met."""
@@ -152,10 +164,12 @@ class ArrowRecords:
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """The rows as an "arrow_array_stream" capsule of one array."""
-        return to_capsule(_export_stream(self._root()), b"arrow_array_stream")
+        exported = _export_stream(self._root(), self._numbers)
+        return to_capsule(exported, b"arrow_array_stream")
 
     def _root(self) -> _Column:
-        return _Column(self._row_count, [None], children=self._columns)
+        chosen = [self._columns[number] for number in self._numbers]
+        return _Column(self._row_count, [None], children=chosen)
 
 
 # ---- columns ----
@@ -259,19 +273,26 @@ def _export_array(column: _Column) -> ArrowArray:
     return exported
 
 
-def _export_schema() -> ArrowSchema:
-    entry = _field(b"+s", b"item", 0, _field(b"u", b"key"), _field(b"z", b"value", NULLABLE))
-    return _field(
-        b"+s",
-        b"",
-        0,
-        _field(b"z", b"key", NULLABLE),
-        _field(b"z", b"value", NULLABLE),
-        _field(b"+l", b"headers", 0, entry),
-        _field(b"tsm:UTC", b"timestamp"),
-        _field(b"l", b"offset"),
-        _field(b"i", b"partition"),
-    )
+def _export_schema(numbers: tuple[int, ...]) -> ArrowSchema:
+    return _field(b"+s", b"", 0, *(_column_field(number) for number in numbers))
+
+
+def _column_field(number: int) -> ArrowSchema:
+    """In the order of COLUMNS."""
+    match number:
+        case 0:
+            return _field(b"z", b"key", NULLABLE)
+        case 1:
+            return _field(b"z", b"value", NULLABLE)
+        case 2:
+            key, value = _field(b"u", b"key"), _field(b"z", b"value", NULLABLE)
+            return _field(b"+l", b"headers", 0, _field(b"+s", b"item", 0, key, value))
+        case 3:
+            return _field(b"tsm:UTC", b"timestamp")
+        case 4:
+            return _field(b"l", b"offset")
+        case _:
+            return _field(b"i", b"partition")
 
 
 def _field(kind: bytes, name: bytes, flags: int = 0, *children: ArrowSchema) -> ArrowSchema:
@@ -288,14 +309,14 @@ def _field(kind: bytes, name: bytes, flags: int = 0, *children: ArrowSchema) -> 
     return exported
 
 
-def _export_stream(root: _Column) -> ArrowArrayStream:
+def _export_stream(root: _Column, numbers: tuple[int, ...]) -> ArrowArrayStream:
     exported = ArrowArrayStream(
         get_schema=_stream_schema,
         get_next=_stream_next,
         get_last_error=_stream_error,
         release=_release_stream,
     )
-    exported.private_data = keep_alive([root])
+    exported.private_data = keep_alive(([root], numbers))
     return exported
 
 
@@ -314,7 +335,8 @@ _release_schema = ReleaseSchema(_on_release_schema)
 
 
 def _on_stream_schema(stream: Any, out: Any) -> int:
-    out[0] = _export_schema()
+    _, numbers = held(stream.contents.private_data)
+    out[0] = _export_schema(numbers)
     return 0
 
 
@@ -322,7 +344,7 @@ _stream_schema = GetSchema(_on_stream_schema)
 
 
 def _on_stream_next(stream: Any, out: Any) -> int:
-    left = held(stream.contents.private_data)
+    left, _ = held(stream.contents.private_data)
     out[0] = _export_array(left.pop()) if left else ArrowArray()
     return 0
 

@@ -1,0 +1,66 @@
+"""`ArrowBatch`: records as columns, for whatever speaks the Arrow PyCapsule interface.
+
+`poll_arrow` and `read_topic` give them. They are decoded without Python objects for the rows;
+pyarrow, pandas and polars are imported only by the methods that are named after them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from millstream.records.kernel import ArrowRecords
+
+
+class ArrowBatch:
+    """Records of one topic, as columns."""
+
+    __slots__ = ("_records", "topic")
+
+    def __init__(self, topic: str, records: ArrowRecords) -> None:
+        self.topic = topic
+        """The topic that all of them are from."""
+        self._records = records
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __arrow_c_schema__(self) -> object:
+        """The schema as an "arrow_schema" capsule."""
+        return self._records.__arrow_c_schema__()
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
+        """The schema and the rows as capsules. A wish for other types is not met."""
+        return self._records.__arrow_c_array__(requested_schema)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The rows as an "arrow_array_stream" capsule."""
+        return self._records.__arrow_c_stream__(requested_schema)
+
+    def to_arrow(self) -> Any:
+        """A `pyarrow.RecordBatch`, without a copy."""
+        pyarrow: Any = _imported("pyarrow")
+        return pyarrow.record_batch(self)
+
+    def to_pandas(self) -> Any:
+        """A `pandas.DataFrame`."""
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> Any:
+        """A `polars.DataFrame`."""
+        polars: Any = _imported("polars")
+        return polars.DataFrame(self)
+
+    def __repr__(self) -> str:
+        return f"ArrowBatch(topic={self.topic!r}, rows={len(self)})"
+
+
+def _imported(name: str) -> Any:
+    from importlib import import_module
+
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise ImportError(
+            f"{name} is not installed: pip install {name}, or use __arrow_c_stream__ with what is"
+        ) from error

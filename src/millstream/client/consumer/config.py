@@ -1,0 +1,229 @@
+"""The settings of a consumer, once in Kafka's names and once as keyword arguments.
+
+`Consumer` and `AsyncConsumer` take `ConsumerSettings`; the parts below get a `ConsumerConfig`. A
+test holds the two equal. Objects (deserializers, interceptors) are resolved by the faces.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from millstream.client.config import ClientConfig, ClientSettings, object_setting
+from millstream.client.consumer.starting_point import parse_reset
+from millstream.config import ConfigType, Validator, any_value, at_least, key, one_of
+from millstream.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from millstream.client.consumer.starting_point import AtTime, BeforeNow
+
+_MIB: Final = 1 << 20
+_LONG: Final = ConfigType.LONG
+
+READ_UNCOMMITTED: Final = "read_uncommitted"
+READ_COMMITTED: Final = "read_committed"
+
+
+class ConsumerSettings(ClientSettings, total=False):
+    """Keyword arguments of a consumer: durations in seconds, sizes in bytes."""
+
+    group_id: str | None
+    group_instance_id: str | None
+    group_protocol: Literal["auto", "consumer", "classic"]
+    group_remote_assignor: str | None
+    partition_assignment_strategy: Sequence[Any]
+    session_timeout: float
+    heartbeat_interval: float
+    max_poll_interval: float
+    max_poll_records: int
+    enable_auto_commit: bool
+    auto_commit_interval: float
+    auto_offset_reset: str
+    isolation_level: Literal["read_uncommitted", "read_committed"]
+    fetch_min_bytes: int
+    fetch_max_bytes: int
+    fetch_max_wait: float
+    max_partition_fetch_bytes: int
+    prefetch_bytes: int
+    check_crcs: bool
+    allow_auto_create_topics: bool
+    exclude_internal_topics: bool
+    client_rack: str
+    key_deserializer: Any
+    value_deserializer: Any
+    interceptors: Sequence[Any]
+
+
+def _is_reset(policy: str) -> bool:
+    try:
+        parse_reset(policy)
+    except InvalidArgument:
+        return False
+    return True
+
+
+_RESET: Final = Validator("earliest, latest, none or by_duration:<ISO 8601 duration>", _is_reset)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerConfig(ClientConfig):
+    """Settings of a consumer, in Kafka's names and units."""
+
+    group_id: str | None = key(
+        "group.id",
+        None,
+        any_value(),
+        "The group to read as: it shares the partitions of its topics and keeps offsets.",
+        kind=ConfigType.STRING,
+    )
+    group_instance_id: str | None = key(
+        "group.instance.id",
+        None,
+        any_value(),
+        "A name that outlives the process: its partitions wait for it to come back.",
+        kind=ConfigType.STRING,
+    )
+    group_protocol: str = key(
+        "group.protocol",
+        "auto",
+        one_of("auto", "consumer", "classic"),
+        "How the group is kept: auto takes the new protocol (KIP-848) where the brokers have it.",
+    )
+    group_remote_assignor: str | None = key(
+        "group.remote.assignor",
+        None,
+        any_value(),
+        "Which assignor of the broker to use (uniform, range); the broker's choice without.",
+        kind=ConfigType.STRING,
+    )
+    partition_assignment_strategy: Sequence[Any] = object_setting(
+        "partition.assignment.strategy",
+        ("range", "cooperative-sticky"),
+        "Assignors of classic groups, by name or as objects; the first that all members have.",
+    )
+    session_timeout_ms: int = key(
+        "session.timeout.ms",
+        45_000,
+        at_least(1),
+        "Classic groups: a member that was not heard of for this long is put out.",
+        unit="ms",
+    )
+    heartbeat_interval_ms: int = key(
+        "heartbeat.interval.ms",
+        3_000,
+        at_least(1),
+        "Classic groups: how often a member is heard of.",
+        unit="ms",
+    )
+    max_poll_interval_ms: int = key(
+        "max.poll.interval.ms",
+        300_000,
+        at_least(1),
+        "A member that does not poll for this long leaves its group.",
+        unit="ms",
+    )
+    max_poll_records: int = key(
+        "max.poll.records", 500, at_least(1), "How many records one poll gives at most."
+    )
+    enable_auto_commit: bool = key(
+        "enable.auto.commit",
+        True,
+        any_value(),
+        "Commit from time to time what earlier polls gave.",
+    )
+    auto_commit_interval_ms: int = key(
+        "auto.commit.interval.ms",
+        5_000,
+        at_least(0),
+        "How often that is.",
+        unit="ms",
+    )
+    auto_offset_reset: str = key(
+        "auto.offset.reset",
+        "latest",
+        _RESET,
+        "Where to begin without a committed offset, or when it is gone; none raises an error.",
+    )
+    isolation_level: str = key(
+        "isolation.level",
+        READ_UNCOMMITTED,
+        one_of(READ_UNCOMMITTED, READ_COMMITTED),
+        "read_committed gives records of transactions only when they are committed.",
+    )
+    fetch_min_bytes: int = key(
+        "fetch.min.bytes",
+        1,
+        at_least(0),
+        "A broker waits for so many bytes before it answers.",
+        unit="bytes",
+    )
+    fetch_max_bytes: int = key(
+        "fetch.max.bytes",
+        50 * _MIB,
+        at_least(0),
+        "The most bytes of one answer, unless its first batch is larger.",
+        unit="bytes",
+    )
+    fetch_max_wait_ms: int = key(
+        "fetch.max.wait.ms",
+        500,
+        at_least(0),
+        "A broker that has not fetch.min.bytes answers after this long.",
+        unit="ms",
+    )
+    max_partition_fetch_bytes: int = key(
+        "max.partition.fetch.bytes",
+        _MIB,
+        at_least(0),
+        "The most bytes of one partition in one answer, unless its first batch is larger.",
+        unit="bytes",
+    )
+    prefetch_bytes: int = key(
+        "millstream.prefetch.bytes",
+        8 * _MIB,
+        at_least(1),
+        "Fetch ahead of the application until so many bytes wait for it. Ours.",
+        unit="bytes",
+    )
+    check_crcs: bool = key(
+        "check.crcs", True, any_value(), "Check that batches are as they were written."
+    )
+    allow_auto_create_topics: bool = key(
+        "allow.auto.create.topics",
+        True,
+        any_value(),
+        "Let the brokers create a topic that is subscribed to, if they are set to.",
+    )
+    exclude_internal_topics: bool = key(
+        "exclude.internal.topics",
+        True,
+        any_value(),
+        "Patterns do not match topics such as __consumer_offsets.",
+    )
+    client_rack: str = key(
+        "client.rack",
+        "",
+        any_value(),
+        "Where this client is: it reads from a replica in the same rack if there is one.",
+    )
+    key_deserializer: Any = object_setting(  # noqa: RUF009  # A field.
+        "key.deserializer", None, "Bytes of keys to values: a name, a function or an object."
+    )
+    value_deserializer: Any = object_setting(  # noqa: RUF009  # A field.
+        "value.deserializer", None, "Bytes of values to values: a name, a function or an object."
+    )
+    interceptors: Sequence[Any] = object_setting(
+        "interceptor.classes", (), "Who sees records before the application; in order."
+    )
+
+    @property
+    def reset(self) -> AtTime | BeforeNow | None:
+        """Where to begin without a position; None if that is an error."""
+        return parse_reset(self.auto_offset_reset)
+
+    @property
+    def reads_committed(self) -> bool:
+        """Whether open and aborted transactions are left out."""
+        return self.isolation_level == READ_COMMITTED

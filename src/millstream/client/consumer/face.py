@@ -1,0 +1,228 @@
+"""What the blocking and the asyncio consumer have in common: everything that does not wait.
+
+`Consumer` and `AsyncConsumer` derive from it. One thread (or task) at a time uses a consumer; a
+second one gets ConcurrentUse instead of records in a strange order. Only `wakeup` is for others.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from millstream.client.config import settings_from_dotted, settings_from_kwargs
+from millstream.client.consumer.config import ConsumerConfig
+from millstream.client.consumer.membership.subscription import Subscription
+from millstream.client.consumer.session import ConsumerSession
+from millstream.client.consumer.starting_point import EARLIEST, LATEST, AtOffset, AtTime
+from millstream.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from contextlib import AbstractContextManager
+    from typing import Self
+
+    from millstream.client.consumer.session_commits import Offsets, OnCommit
+    from millstream.client.groups import ConsumerGroupMetadata
+    from millstream.types import TopicPartition
+
+T = TypeVar("T")
+
+
+class ConsumerFace(ABC):
+    """The part of a consumer that never waits."""
+
+    _session: ConsumerSession
+
+    def _open(
+        self, bootstrap: str | Sequence[str], topics: Sequence[str], settings: Mapping[str, Any]
+    ) -> None:
+        if "bootstrap_servers" in settings:
+            raise InvalidArgument("give the bootstrap addresses once, as the first argument")
+        given = {"bootstrap_servers": bootstrap, **settings}
+        self._start(settings_from_kwargs(ConsumerConfig, given), topics)
+
+    def _start(self, config: ConsumerConfig, topics: Sequence[str]) -> None:
+        # The addresses and the environment are checked here, before a thread is started.
+        _ = config.bootstrap, config.isolation
+        self._session = ConsumerSession(config)
+        if topics:
+            try:
+                self.subscribe(topics)
+            except BaseException:
+                self._session.thread.stop()
+                raise
+
+    @classmethod
+    def from_config(cls, properties: Mapping[str, Any], topics: Sequence[str] = ()) -> Self:
+        """A consumer from Kafka's own names: `{"bootstrap.servers": ..., "group.id": ...}`."""
+        made = cls.__new__(cls)
+        made._prepare()
+        made._start(settings_from_dotted(ConsumerConfig, properties), topics)
+        return made
+
+    @abstractmethod
+    def _prepare(self) -> None:
+        """What a new object needs before its session."""
+
+    @abstractmethod
+    def _use(self) -> AbstractContextManager[None]:
+        """Held while a call runs; raises ConcurrentUse, ClientClosed or ForkedClient."""
+
+    # ---- what is read ----
+
+    def subscribe(
+        self,
+        topics: str | Iterable[str] = (),
+        *,
+        pattern: str | re.Pattern[str] | None = None,
+        listener: object | None = None,
+    ) -> None:
+        """Read topics as a member of the group, instead of those before.
+
+        A `pattern` as text is RE2 and the broker matches it where it can; a compiled `re.Pattern`
+        is matched here. The whole name has to match. `listener` is told, in `poll`, what comes and
+        goes (see RebalanceListener).
+        """
+        with self._use():
+            self._session.subscribe(self._subscription_of(topics, pattern), listener)
+
+    def _subscription_of(
+        self, topics: str | Iterable[str], pattern: str | re.Pattern[str] | None
+    ) -> Subscription:
+        isolation = self._session.config.isolation
+        names = [topics] if isinstance(topics, str) else list(topics)
+        if (pattern is None) == (not names):
+            raise InvalidArgument("subscribe to topics or to a pattern: give one of them")
+        if "" in names:
+            raise InvalidArgument("a topic has a name of one letter or more")
+        if pattern is None:
+            return Subscription(topics=frozenset(map(isolation.to_wire, names)))
+        if isinstance(pattern, str):
+            prefix = re.escape(isolation.prefix)
+            return Subscription(regex=f"{prefix}(?:{pattern})" if prefix else pattern)
+        return Subscription(matches=_matcher(pattern, isolation.from_wire))
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these partitions, without sharing them; replaces those before.
+
+        Reading begins at the group's committed offset if there is a group, else as
+        `auto_offset_reset` says, unless `seek` is called.
+        """
+        with self._use():
+            self._session.assign(partitions)
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions that are read now."""
+        return self._session.assignment()
+
+    def subscription(self) -> frozenset[str]:
+        """The topics that are subscribed to; of a pattern, those that match as far as known."""
+        return self._session.subscribed()
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Give no records of partitions until `resume`; they stay assigned."""
+        with self._use():
+            self._session.set_paused(partitions, True)
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Give records of partitions again."""
+        with self._use():
+            self._session.set_paused(partitions, False)
+
+    def paused(self) -> frozenset[TopicPartition]:
+        """The partitions that are paused."""
+        return self._session.paused()
+
+    # ---- where ----
+
+    def seek(self, partition: TopicPartition, offset: int, *, leader_epoch: int = -1) -> None:
+        """Read a partition from an offset on."""
+        if offset < 0:
+            raise InvalidArgument(
+                f"offset={offset}: must be 0 or more; seek_to_beginning and seek_to_end go to the "
+                "ends"
+            )
+        with self._use():
+            self._session.seek(partition, AtOffset(offset, leader_epoch))
+
+    def seek_to_beginning(self, partitions: Iterable[TopicPartition] | None = None) -> None:
+        """Read from the first record that is still there; all assigned partitions by default."""
+        with self._use():
+            for partition in self._or_all(partitions):
+                self._session.seek(partition, EARLIEST)
+
+    def seek_to_end(self, partitions: Iterable[TopicPartition] | None = None) -> None:
+        """Read only what comes from now on; all assigned partitions by default."""
+        with self._use():
+            for partition in self._or_all(partitions):
+                self._session.seek(partition, LATEST)
+
+    def seek_to_time(
+        self, time: datetime | int, partitions: Iterable[TopicPartition] | None = None
+    ) -> None:
+        """Read from the first record that is not older: an aware datetime, or milliseconds.
+
+        Where no record is as new, reading begins at the end.
+        """
+        timestamp = to_timestamp(time)
+        with self._use():
+            for partition in self._or_all(partitions):
+                self._session.seek(partition, AtTime(timestamp))
+
+    def _or_all(self, partitions: Iterable[TopicPartition] | None) -> Collection[TopicPartition]:
+        return sorted(self.assignment()) if partitions is None else list(partitions)
+
+    # ---- the group ----
+
+    def commit_async(
+        self, offsets: Offsets | None = None, *, on_done: OnCommit | None = None
+    ) -> None:
+        """Commit, and go on without waiting: once, in order with other commits.
+
+        `on_done(offsets, error)` is called in a later call of this consumer's.
+        """
+        with self._use():
+            self._session.commits.commit_async(offsets, on_done)
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """Who this consumer is in its group, for a producer's transaction."""
+        return self._session.commits.membership().group_metadata()
+
+    def enforce_rebalance(self) -> None:
+        """Have a classic group rebalance, soon."""
+        with self._use():
+            self._session.enforce_rebalance()
+
+    def wakeup(self) -> None:
+        """Have a `poll` that waits, or the next one, raise Wakeup. From any thread."""
+        self._session.wakeup()
+
+    def __repr__(self) -> str:
+        config = self._session.config
+        group = f", group_id={config.group_id!r}" if config.group_id else ""
+        return f"{type(self).__name__}({','.join(config.bootstrap_servers)!r}{group})"
+
+
+def to_timestamp(time: datetime | int) -> int:
+    """Milliseconds since 1970 of an aware datetime, or as they are."""
+    if isinstance(time, datetime):
+        if time.tzinfo is None:
+            raise InvalidArgument(
+                f"{time!r} has no time zone: use an aware datetime, or milliseconds since 1970"
+            )
+        return round(time.timestamp() * 1000)
+    if time < 0:
+        raise InvalidArgument(f"{time} is before 1970; give milliseconds since then")
+    return time
+
+
+def _matcher(
+    pattern: re.Pattern[str], from_wire: Callable[[str], str | None]
+) -> Callable[[str], bool]:
+    def matches(wire_name: str) -> bool:
+        name = from_wire(wire_name)
+        return name is not None and pattern.fullmatch(name) is not None
+
+    return matches

@@ -1,0 +1,399 @@
+"""What was fetched and not yet read: the one place where the I/O thread and the application meet.
+
+The I/O thread puts batches, places, errors and changes of the assignment in; the application takes
+records or rows out, on its own thread. One lock and one condition guard it; nothing slow and
+nothing of the user's runs under the lock. It is bounded by the fetcher, which asks for no more
+while the buffer is full.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import TYPE_CHECKING
+
+from millstream.client.consumer.lane import Failed, Lane, Placed
+from millstream.client.consumer.starting_point import AtOffset
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from millstream.client.consumer.lane import Entry
+    from millstream.client.consumer.membership.events import RebalanceEvent
+    from millstream.client.consumer.starting_point import StartingPoint
+    from millstream.errors import MillstreamError
+    from millstream.records.kernel import ArrowRecordsBuilder, ConsumerRecord, FetchedBatches
+    from millstream.types import TopicPartition
+
+
+class FetchBuffer:
+    """Lanes of fetched batches, and events for whoever polls."""
+
+    def __init__(self, byte_limit: int, on_room: Callable[[], None]) -> None:
+        """`on_room` is called on the application's thread: a fetcher that held back may go on."""
+        self._byte_limit = byte_limit
+        self._on_room = on_room
+        self._condition = threading.Condition(threading.Lock())
+        self._lanes: dict[TopicPartition, Lane] = {}
+        self._ready: deque[Lane] = deque()
+        self._events: deque[RebalanceEvent] = deque()
+        self._errors: deque[MillstreamError] = deque()
+        self._touched: list[Lane] = []
+        self._next_run = 1
+        self._is_woken = False
+        self._is_nudged = False
+        self._on_change: Callable[[], None] | None = None
+        self._is_held = False
+        self.byte_count = 0
+        """Bytes that wait for the application; without those of partitions that it has paused,
+        for they would keep the others from being read."""
+
+    # ---- the application's side: which partitions, and where ----
+
+    def assign(self, partitions: Iterable[TopicPartition], start: StartingPoint) -> None:
+        """Read these partitions as well."""
+        with self._condition:
+            for partition in partitions:
+                if partition not in self._lanes:
+                    self._lanes[partition] = lane = Lane(partition, 0, start)
+                    self._begin(lane, start)
+
+    def unassign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read them no longer; what was fetched of them is dropped."""
+        with self._condition:
+            lanes = [self._lanes.pop(each, None) for each in partitions]
+            cleared = [self._clear(each) for each in lanes if each is not None]
+        if any(cleared):
+            self._on_room()
+
+    def seek(self, partition: TopicPartition, start: StartingPoint) -> int | None:
+        """Read on from somewhere else; the new run, None if the partition is not read."""
+        with self._condition:
+            lane = self._lanes.get(partition)
+            if lane is None:
+                return None
+            has_room = self._clear(lane)
+            self._begin(lane, start)
+            run = lane.run
+        if has_room:
+            self._on_room()
+        return run
+
+    def _begin(self, lane: Lane, start: StartingPoint) -> None:
+        lane.run = self._next_run
+        self._next_run += 1
+        lane.start = start
+        lane.position, lane.leader_epoch = None, -1
+        if isinstance(start, AtOffset):
+            lane.position, lane.leader_epoch = start.offset, start.leader_epoch
+        lane.settle()
+
+    def starts(
+        self, partitions: Iterable[TopicPartition]
+    ) -> list[tuple[TopicPartition, int, StartingPoint, bool]]:
+        """Partition, run, start and whether it is paused, for the I/O thread to begin with."""
+        with self._condition:
+            lanes = (self._lanes.get(each) for each in partitions)
+            return [
+                (each.partition, each.run, each.start, each.is_paused)
+                for each in lanes
+                if each is not None
+            ]
+
+    def is_assigned(self) -> bool:
+        """Whether any partition is read."""
+        return bool(self._lanes)
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions that are read."""
+        with self._condition:
+            return frozenset(self._lanes)
+
+    def paused(self) -> frozenset[TopicPartition]:
+        """Those that give nothing for now."""
+        with self._condition:
+            return frozenset(key for key, lane in self._lanes.items() if lane.is_paused)
+
+    def set_paused(self, partition: TopicPartition, is_paused: bool) -> bool:
+        """Give nothing of a partition, or again; False if it is not read."""
+        with self._condition:
+            lane = self._lanes.get(partition)
+            if lane is None:
+                return False
+            has_room = False
+            if lane.is_paused != is_paused:
+                lane.is_paused = is_paused
+                has_room = self._count_off(lane.byte_count if is_paused else -lane.byte_count)
+            self._queue(lane)
+        if has_room:
+            self._on_room()
+        return True
+
+    # ---- the application's side: positions ----
+
+    def position(self, partition: TopicPartition) -> int | None:
+        """The next offset that the application gets; None while it is not known.
+
+        Raises what keeps it from being known.
+        """
+        with self._condition:
+            lane = self._lanes.get(partition)
+            if lane is None:
+                return None
+            head = lane.head()
+            if lane.position is None and isinstance(head, Failed):
+                lane.entries.popleft()
+                raise head.error
+            return lane.position
+
+    def end_offset(self, partition: TopicPartition) -> int | None:
+        """Where the log ends for this reader, as the last fetch said."""
+        with self._condition:
+            lane = self._lanes.get(partition)
+            return None if lane is None else lane.end_offset
+
+    def settle(self) -> None:
+        """The application comes back: what it had got is processed."""
+        for lane in self._touched:
+            lane.settle()
+        self._touched.clear()
+
+    def positions(self, *, processed: bool) -> dict[TopicPartition, tuple[int, int]]:
+        """Next offset and leader epoch of each partition: as given out, or as processed."""
+        with self._condition:
+            found = {}
+            for partition, lane in self._lanes.items():
+                lane.head()
+                if processed and lane.processed is not None:
+                    found[partition] = lane.processed
+                elif not processed and lane.position is not None:
+                    found[partition] = (lane.position, lane.leader_epoch)
+            return found
+
+    # ---- the application's side: taking ----
+
+    def take(self, count: int, *, of_one: bool = False) -> list[ConsumerRecord]:
+        """Records that are here, `count` at most, on request of one partition only.
+
+        An error comes when nothing is before it.
+        """
+        taken: list[ConsumerRecord] = []
+        while len(taken) < count:
+            lane, batches = self._next(is_first=not taken)
+            if lane is None or batches is None:
+                break
+            try:
+                records = batches.take(count - len(taken))
+            except Exception:
+                self._put_back(lane)
+                if taken:
+                    break
+                raise
+            taken = records if not taken else taken + records
+            self._after(lane, batches)
+            if of_one and taken:
+                break
+        return taken
+
+    def take_arrow(self, builder: ArrowRecordsBuilder, byte_limit: int) -> TopicPartition | None:
+        """Rows that are here, of one topic; one of its partitions, None if there are none."""
+        found: TopicPartition | None = None
+        while builder.byte_count < byte_limit:
+            lane, batches = self._next(is_first=found is None)
+            if lane is None or batches is None:
+                break
+            if found is not None and lane.partition.topic != found.topic:
+                self._put_back(lane)
+                break
+            try:
+                rows = batches.take_arrow(builder, byte_limit)
+            except Exception:
+                self._put_back(lane)
+                if found is not None:
+                    break
+                raise
+            if rows:
+                found = lane.partition
+            self._after(lane, batches)
+        return found
+
+    def _next(self, *, is_first: bool) -> tuple[Lane | None, FetchedBatches | None]:
+        """The lane whose turn it is, taken out of the queue, and its batches."""
+        with self._condition:
+            while self._ready:
+                lane = self._ready.popleft()
+                lane.is_queued = False
+                if lane.is_paused or self._lanes.get(lane.partition) is not lane:
+                    continue
+                entry = lane.head()
+                if isinstance(entry, Failed):
+                    if is_first:
+                        lane.entries.popleft()
+                        self._queue(lane)
+                        raise entry.error
+                    self._queue(lane, is_first=True)
+                    break
+                if entry is not None:
+                    return lane, entry
+            return None, None
+
+    def _put_back(self, lane: Lane) -> None:
+        with self._condition:
+            self._queue(lane, is_first=True)
+
+    def _after(self, lane: Lane, batches: FetchedBatches) -> None:
+        """Something was taken: note the position; go on with another lane when these are empty."""
+        has_room = False
+        with self._condition:
+            lane.advance(batches.position, batches.leader_epoch)
+            self._touched.append(lane)
+            if batches.is_empty and lane.entries and lane.entries[0] is batches:
+                lane.entries.popleft()
+                lane.byte_count -= batches.size
+                has_room = self._count_off(batches.size)
+                self._queue(lane)
+            else:
+                self._queue(lane, is_first=True)
+        if has_room:
+            self._on_room()
+
+    def _queue(self, lane: Lane, *, is_first: bool = False) -> None:
+        if lane.entries and not lane.is_queued and not lane.is_paused:
+            lane.is_queued = True
+            if is_first:
+                self._ready.appendleft(lane)
+            else:
+                self._ready.append(lane)
+
+    def _count_off(self, size: int) -> bool:
+        """Whether a fetcher that holds back should be told: half empty, it has time enough."""
+        self.byte_count -= size
+        if not self._is_held or self.byte_count > self._byte_limit // 2:
+            return False
+        self._is_held = False
+        return True
+
+    def _clear(self, lane: Lane) -> bool:
+        size = lane.clear()
+        return self._count_off(0 if lane.is_paused else size)
+
+    # ---- the application's side: waiting and events ----
+
+    def next_event(self) -> RebalanceEvent | None:
+        """A change of the assignment that the application has to hear of."""
+        return self._events.popleft() if self._events else None
+
+    def next_error(self) -> MillstreamError | None:
+        """What the group has failed with."""
+        return self._errors.popleft() if self._errors else None
+
+    def wait(self, is_reached: Callable[[], bool], timeout_s: float | None) -> None:
+        """Block until something changes, unless it is as wanted already."""
+        with self._condition:
+            if not self._is_nudged and not is_reached():
+                self._condition.wait(timeout_s)
+            self._is_nudged = False
+
+    def call_on_change(
+        self, is_reached: Callable[[], bool], callback: Callable[[], None] | None
+    ) -> bool:
+        """Have a callback called once, from any thread; False if it is as wanted already."""
+        with self._condition:
+            if callback is not None and (self._is_nudged or is_reached()):
+                self._is_nudged = False
+                return False
+            self._on_change = callback
+            return True
+
+    def has_something(self) -> bool:
+        """Whether a poll would not wait. To be asked under the lock, by `wait`."""
+        return bool(self._ready or self.has_news())
+
+    def has_event(self) -> bool:
+        """Whether the assignment changes. To be asked under the lock."""
+        return bool(self._events)
+
+    def has_news(self) -> bool:
+        """Whether there is something to hear, records aside. To be asked under the lock."""
+        return bool(self._events or self._errors or self._is_woken)
+
+    def is_placed(self, partition: TopicPartition) -> bool:
+        """Whether a position is known, or never will be. To be asked under the lock."""
+        lane = self._lanes.get(partition)
+        return lane is None or lane.head() is not None or lane.position is not None
+
+    def nudge(self) -> None:
+        """Have whoever waits look again. From any thread."""
+        with self._condition:
+            self._is_nudged = True
+        self._notify()
+
+    def wake(self) -> None:
+        """End the wait of whoever polls, now or next time. From any thread."""
+        with self._condition:
+            self._is_woken = True
+        self._notify()
+
+    def take_wake(self) -> bool:
+        """Whether somebody called `wake` since the last time this was asked."""
+        with self._condition:
+            is_woken, self._is_woken = self._is_woken, False
+            return is_woken
+
+    def _notify(self) -> None:
+        with self._condition:
+            self._condition.notify_all()
+            callback, self._on_change = self._on_change, None
+        if callback is not None:
+            callback()
+
+    # ---- the I/O thread's side ----
+
+    def put(self, partition: TopicPartition, run: int, entry: Entry) -> bool:
+        """Add what was fetched, found or failed; False if the application has moved on."""
+        size = 0 if isinstance(entry, Placed | Failed) else entry.size
+        with self._condition:
+            lane = self._lanes.get(partition)
+            if lane is None or lane.run != run:
+                return False
+            lane.entries.append(entry)
+            lane.byte_count += size
+            self.byte_count += 0 if lane.is_paused else size
+            self._queue(lane)
+        self._notify()
+        return True
+
+    def learn_end(self, partition: TopicPartition, run: int, end_offset: int) -> None:
+        """The log ends here, as a broker says."""
+        with self._condition:
+            lane = self._lanes.get(partition)
+            if lane is not None and lane.run == run:
+                lane.end_offset = end_offset
+
+    def rewind(self, partition: TopicPartition, run: int) -> tuple[int, int] | None:
+        """Drop what was fetched of a log that has changed; where the application is.
+
+        None if the application has moved on, or is nowhere yet.
+        """
+        with self._condition:
+            lane = self._lanes.get(partition)
+            if lane is None or lane.run != run or lane.position is None:
+                return None
+            self._clear(lane)
+            return lane.position, lane.leader_epoch
+
+    def put_event(self, event: RebalanceEvent) -> None:
+        """Tell whoever polls that the assignment changes."""
+        self._events.append(event)
+        self._notify()
+
+    def put_error(self, error: MillstreamError) -> None:
+        """Tell whoever polls that the group has failed."""
+        self._errors.append(error)
+        self._notify()
+
+    def is_full(self) -> bool:
+        """Whether to fetch no more for now; `on_room` is called when it is time to go on."""
+        with self._condition:
+            self._is_held = self.byte_count >= self._byte_limit
+            return self._is_held

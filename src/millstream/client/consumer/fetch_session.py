@@ -1,0 +1,131 @@
+"""Incremental fetch sessions (KIP-227): tell a broker only what has changed since the last fetch.
+
+`Fetcher` has one for each broker it reads from. It decides what goes into the next request and
+what an answer means for the session; it knows neither positions nor records.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from millstream.types import Uuid
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from millstream.types import TopicPartition
+
+NO_SESSION: Final = 0
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+_EPOCH_MAX: Final = (1 << 31) - 1
+
+
+class Wanted(NamedTuple):
+    """What to ask for of one partition."""
+
+    topic_id: Uuid
+    offset: int
+    leader_epoch: int
+    last_epoch: int
+    bytes_max: int
+
+
+class SessionRequest(NamedTuple):
+    """The session's part of a fetch."""
+
+    session_id: int
+    epoch: int
+    send: list[tuple[TopicPartition, Wanted]]
+    forget: list[tuple[TopicPartition, Uuid]]
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it says everything, and the broker need not remember anything."""
+        return self.epoch in (INITIAL_EPOCH, FINAL_EPOCH)
+
+
+class FetchSession:
+    """What one broker has been told, and what it has to be told next."""
+
+    def __init__(self) -> None:
+        self._id = NO_SESSION
+        self._epoch = INITIAL_EPOCH
+        self._wanted: dict[TopicPartition, Wanted] = {}
+        self._told: dict[TopicPartition, Wanted] = {}
+        self._changed: set[TopicPartition] = set()
+        self._uses_topic_ids = False
+
+    @property
+    def wanted(self) -> Mapping[TopicPartition, Wanted]:
+        """What is asked of this broker."""
+        return self._wanted
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the broker remembers something of us."""
+        return self._id != NO_SESSION
+
+    def want(self, partition: TopicPartition, wanted: Wanted) -> None:
+        """Ask for a partition from the next request on."""
+        if self._wanted.get(partition) != wanted:
+            self._wanted[partition] = wanted
+            self._changed.add(partition)
+
+    def forget(self, partition: TopicPartition) -> None:
+        """Ask for it no longer."""
+        if self._wanted.pop(partition, None) is not None:
+            self._changed.add(partition)
+
+    def has_topic_ids(self) -> bool:
+        """Whether every topic can be asked for by its id."""
+        return all(each.topic_id != Uuid.ZERO for each in self._wanted.values())
+
+    def next_request(self, *, by_topic_id: bool) -> SessionRequest:
+        """What to say now. Topics by id and by name do not mix in one session."""
+        if self._epoch != INITIAL_EPOCH and by_topic_id != self._uses_topic_ids:
+            # The id of the old session with epoch 0 closes it and opens another.
+            self._epoch = INITIAL_EPOCH
+        self._uses_topic_ids = by_topic_id
+        if self._epoch == INITIAL_EPOCH:
+            self._told = dict(self._wanted)
+            self._changed.clear()
+            return SessionRequest(self._id, self._epoch, list(self._wanted.items()), [])
+        return self._incremental()
+
+    def _incremental(self) -> SessionRequest:
+        send: list[tuple[TopicPartition, Wanted]] = []
+        forget: list[tuple[TopicPartition, Uuid]] = []
+        # In order, so that the same history makes the same request.
+        for partition in sorted(self._changed):
+            wanted, told = self._wanted.get(partition), self._told.get(partition)
+            is_another_topic = wanted and told and wanted.topic_id != told.topic_id
+            if told is not None and (wanted is None or is_another_topic):
+                forget.append((partition, told.topic_id))
+                del self._told[partition]
+            if wanted is not None and wanted != told:
+                send.append((partition, wanted))
+                self._told[partition] = wanted
+        self._changed.clear()
+        return SessionRequest(self._id, self._epoch, send, forget)
+
+    def closing_request(self) -> SessionRequest | None:
+        """What to say when nothing more will be asked; None if the broker keeps nothing."""
+        request = SessionRequest(self._id, FINAL_EPOCH, [], []) if self.is_open else None
+        self.reset()
+        return request
+
+    def on_answer(self, session_id: int) -> None:
+        """The broker answered the last request."""
+        if session_id == NO_SESSION:  # It has no room for sessions: say everything each time.
+            self.reset()
+            return
+        self._id = session_id
+        self._epoch = 1 if self._epoch in (INITIAL_EPOCH, _EPOCH_MAX) else self._epoch + 1
+
+    def reset(self) -> None:
+        """The broker knows nothing of us, or nothing that could be relied on: begin again."""
+        self._id = NO_SESSION
+        self._epoch = INITIAL_EPOCH
+        self._told = {}
+        self._changed = set(self._wanted)

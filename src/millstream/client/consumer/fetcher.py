@@ -1,0 +1,336 @@
+"""Fetches ahead of the application: one request at a time to each broker, in fetch sessions.
+
+An actor of the client's runtime. It asks for every partition whose position is known and valid,
+from its leader or from a replica nearby (KIP-392), as long as the `FetchBuffer` has room, and hands
+each answer to `FetchAnswers`. It never decodes a record and never waits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from millstream.client.consumer.fetch_session import FetchSession, Wanted
+from millstream.errors import (
+    FetchSessionIdNotFound,
+    FetchSessionTopicIdError,
+    InvalidFetchSessionEpoch,
+    MillstreamError,
+)
+from millstream.network.network_client import VersionedRequest
+from millstream.protocol.api import ApiKey
+from millstream.protocol.messages import FetchRequest, FetchResponse
+from millstream.protocol.messages.fetch import FetchPartition, FetchTopic, ForgottenTopic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from millstream.client.consumer.config import ConsumerConfig
+    from millstream.client.consumer.fetch_answers import FetchAnswers
+    from millstream.client.consumer.fetch_buffer import FetchBuffer
+    from millstream.client.consumer.fetch_session import SessionRequest
+    from millstream.client.consumer.subscription_state import PartitionState, SubscriptionState
+    from millstream.client.metadata import MetadataSnapshot
+    from millstream.client.runtime import ClientRuntime
+    from millstream.protocol.message import Message
+    from millstream.types import TopicPartition, Uuid
+
+SESSIONS_SINCE: Final = 7
+"""The first version of Fetch with sessions."""
+EPOCHS_SINCE: Final = 12
+"""The first version in which the broker compares the last fetched epoch with its log."""
+TOPIC_IDS_SINCE: Final = 13
+_ANSWER_BYTES_MIN: Final = 64 * 1024
+_SESSION_ERRORS: Final = frozenset(
+    {FetchSessionIdNotFound.code, InvalidFetchSessionEpoch.code, FetchSessionTopicIdError.code}
+)
+
+
+class Asked(NamedTuple):
+    """What was asked of a partition: an answer counts only while it is still what is wanted."""
+
+    run: int
+    offset: int
+
+
+class _Target:
+    """A broker that is fetched from."""
+
+    __slots__ = ("asked", "is_asked", "session")
+
+    def __init__(self) -> None:
+        self.session = FetchSession()
+        self.asked: dict[TopicPartition, Asked] = {}
+        self.is_asked = False
+
+
+class Fetcher:
+    """Keeps one fetch under way to each broker that has something we want."""
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        runtime: ClientRuntime,
+        state: SubscriptionState,
+        buffer: FetchBuffer,
+        answers: FetchAnswers,
+        validate: Callable[[PartitionState], None],
+    ) -> None:
+        self._config = config
+        self._metadata = runtime.metadata
+        self._network = runtime.network
+        self._state = state
+        self._buffer = buffer
+        self._answers = answers
+        self._validate = validate
+        self._targets: dict[int, _Target] = {}
+        self._node_of: dict[TopicPartition, int] = {}
+        self._stale: set[TopicPartition] = set()
+        self._later: dict[TopicPartition, int] = {}
+        self._later_ms = 0
+        self._is_closed = False
+        runtime.metadata.subscribe(self._on_metadata)
+
+    def refresh(self, partitions: Iterable[TopicPartition]) -> None:
+        """Look at partitions again: something about them has changed."""
+        self._stale.update(partitions)
+
+    def poll(self, now_ms: int) -> int | None:
+        """Fetch from every broker that is free; when to look again."""
+        if self._is_closed:
+            return None
+        self._wake_up_later(now_ms)
+        for partition in self._stale:
+            self._place(partition, now_ms)
+        if self._stale:
+            self._stale.clear()
+            self._later_ms = min(self._later.values(), default=0)
+        self._fetch(now_ms)
+        return self._later_ms if self._later else None
+
+    def close(self, now_ms: int) -> None:
+        """Fetch no more; tell the brokers to forget their sessions, without waiting for it."""
+        self._is_closed = True
+        for node_id, target in self._targets.items():
+            closing = target.session.closing_request()
+            if closing is not None and self._network.is_ready(node_id, now_ms):
+                request = self._request(closing, by_topic_id=False, bytes_max=0, wait_ms=0)
+                self._network.send(node_id, request, now_ms, lambda _answer, _now_ms: None)
+
+    # ---- which partition from which broker ----
+
+    def _on_metadata(self, old: MetadataSnapshot, new: MetadataSnapshot, now_ms: int) -> None:
+        self._stale.update(
+            each.partition
+            for each in self._state
+            if old.partition(*_pair(each)) != new.partition(*_pair(each))
+            or each.partition not in self._node_of
+        )
+
+    def _wake_up_later(self, now_ms: int) -> None:
+        if not self._later or now_ms < self._later_ms:
+            return
+        due = [each for each, when_ms in self._later.items() if when_ms <= now_ms]
+        for partition in due:
+            del self._later[partition]
+            self._stale.add(partition)
+
+    def _place(self, partition: TopicPartition, now_ms: int) -> None:
+        """Put a partition into the session of the broker it is read from, out of any other."""
+        state = self._state.get(partition)
+        node_id = None if state is None else self._node_for(state, now_ms)
+        before = self._node_of.pop(partition, None)
+        if before is not None and before != node_id:
+            self._targets[before].session.forget(partition)
+        if state is None or node_id is None:
+            return
+        self._node_of[partition] = node_id
+        target = self._targets.setdefault(node_id, _Target())
+        topic = self._metadata.snapshot.topics[partition.topic]
+        leader = topic.partitions[partition.partition]
+        wanted = Wanted(
+            topic.topic_id,
+            state.offset,
+            leader.leader_epoch,
+            state.last_epoch,
+            self._config.max_partition_fetch_bytes,
+        )
+        target.session.want(partition, wanted)
+
+    def _node_for(self, state: PartitionState, now_ms: int) -> int | None:
+        if not state.is_fetchable:
+            return None
+        if state.not_before_ms > now_ms:
+            self._later[state.partition] = state.not_before_ms
+            return None
+        leader = self._metadata.snapshot.leader(*_pair(state))
+        if leader is None:
+            self._metadata.request_update()
+            return None
+        if self._must_validate(state, leader.leader_id, leader.leader_epoch):
+            self._validate(state)
+            return None
+        if state.preferred_replica >= 0:
+            is_there = state.preferred_replica in self._metadata.snapshot.brokers
+            if is_there and state.preferred_until_ms > now_ms:
+                self._later[state.partition] = state.preferred_until_ms
+                return state.preferred_replica
+            state.preferred_replica = -1
+        return leader.leader_id
+
+    def _must_validate(self, state: PartitionState, leader_id: int, leader_epoch: int) -> bool:
+        """Whether to ask if the log still has what was read; newer brokers do that by themselves
+        at each fetch."""
+        if leader_epoch < 0 or state.last_epoch < 0 or state.validated_epoch == leader_epoch:
+            return False
+        version = self._network.version_of(leader_id, ApiKey.FETCH)
+        return version is not None and version < EPOCHS_SINCE
+
+    # ---- requests ----
+
+    def _fetch(self, now_ms: int) -> None:
+        free = [
+            (node_id, target)
+            for node_id, target in self._targets.items()
+            if target.session.wanted and not target.is_asked
+        ]
+        if not free or self._buffer.is_full():
+            return
+        for node_id, target in free:
+            if self._network.is_ready(node_id, now_ms):
+                self._ask(node_id, target, now_ms)
+            elif not self._network.knows(node_id):
+                self._on_failure(node_id, target)
+
+    def _ask(self, node_id: int, target: _Target, now_ms: int) -> None:
+        version = self._network.version_of(node_id, ApiKey.FETCH)
+        if version is None:
+            return
+        by_topic_id = version >= TOPIC_IDS_SINCE and target.session.has_topic_ids()
+        if version < SESSIONS_SINCE:
+            target.session.reset()
+        said = target.session.next_request(by_topic_id=by_topic_id)
+        share = self._config.prefetch_bytes // max(1, len(self._targets))
+        bytes_max = min(self._config.fetch_max_bytes, max(share, _ANSWER_BYTES_MIN))
+        request = self._request(
+            said,
+            by_topic_id=by_topic_id,
+            bytes_max=bytes_max,
+            wait_ms=self._config.fetch_max_wait_ms,
+            has_epochs=version >= EPOCHS_SINCE,
+        )
+        target.is_asked = True
+        self._note_asked(target, said)
+
+        def on_done(answer: Message | MillstreamError, done_ms: int) -> None:
+            target.is_asked = False
+            if isinstance(answer, FetchResponse):
+                self._on_answer(node_id, target, said, answer, done_ms)
+            else:
+                self._on_failure(node_id, target)
+
+        highest = None if by_topic_id else TOPIC_IDS_SINCE - 1
+        source = VersionedRequest(ApiKey.FETCH, lambda _version: request, highest)
+        self._network.send(node_id, source, now_ms, on_done)
+
+    def _note_asked(self, target: _Target, said: SessionRequest) -> None:
+        if said.is_full:
+            target.asked = {}
+        for partition, _ in said.forget:
+            target.asked.pop(partition, None)
+        for partition, wanted in said.send:
+            state = self._state.get(partition)
+            if state is not None:
+                target.asked[partition] = Asked(state.run, wanted.offset)
+
+    def _request(
+        self,
+        said: SessionRequest,
+        *,
+        by_topic_id: bool,
+        bytes_max: int,
+        wait_ms: int,
+        has_epochs: bool = False,
+    ) -> FetchRequest:
+        return FetchRequest(
+            max_wait_ms=wait_ms,
+            min_bytes=self._config.fetch_min_bytes,
+            max_bytes=bytes_max,
+            isolation_level=int(self._config.reads_committed),
+            session_id=said.session_id,
+            session_epoch=said.epoch,
+            topics=_topics(said, has_epochs=has_epochs),
+            forgotten_topics_data=_forgotten(said),
+            rack_id=self._config.client_rack,
+        )
+
+    # ---- answers ----
+
+    def _on_answer(
+        self,
+        node_id: int,
+        target: _Target,
+        said: SessionRequest,
+        answer: FetchResponse,
+        now_ms: int,
+    ) -> None:
+        if self._is_closed:
+            return
+        if answer.error_code:
+            target.session.reset()
+            if answer.error_code not in _SESSION_ERRORS:
+                self._metadata.request_update()
+                self._delay(target, now_ms)
+            return
+        target.session.on_answer(answer.session_id)
+        self._stale.update(self._answers.take(node_id, answer, target.asked, now_ms))
+
+    def _delay(self, target: _Target, now_ms: int) -> None:
+        for partition in target.session.wanted:
+            state = self._state.get(partition)
+            if state is not None:
+                state.not_before_ms = now_ms + self._config.retry_backoff_ms
+            self._stale.add(partition)
+
+    def _on_failure(self, node_id: int, target: _Target) -> None:
+        """The broker is gone: begin a new session with it, and see who has the partitions now."""
+        target.session.reset()
+        self._metadata.request_update()
+        for partition in target.session.wanted:
+            state = self._state.get(partition)
+            if state is not None and state.preferred_replica == node_id:
+                state.preferred_replica = -1
+            self._stale.add(partition)
+
+
+def _pair(state: PartitionState) -> tuple[str, int]:
+    return state.partition.topic, state.partition.partition
+
+
+def _topics(said: SessionRequest, *, has_epochs: bool) -> list[FetchTopic]:
+    topics: dict[tuple[str, Uuid], FetchTopic] = {}
+    for partition, wanted in said.send:
+        name = (partition.topic, wanted.topic_id)
+        topic = topics.get(name)
+        if topic is None:
+            topic = topics[name] = FetchTopic(topic=partition.topic, topic_id=wanted.topic_id)
+        topic.partitions.append(
+            FetchPartition(
+                partition=partition.partition,
+                current_leader_epoch=wanted.leader_epoch,
+                fetch_offset=wanted.offset,
+                last_fetched_epoch=wanted.last_epoch if has_epochs else -1,
+                partition_max_bytes=wanted.bytes_max,
+            )
+        )
+    return list(topics.values())
+
+
+def _forgotten(said: SessionRequest) -> list[ForgottenTopic]:
+    topics: dict[tuple[str, Uuid], ForgottenTopic] = {}
+    for partition, topic_id in said.forget:
+        name = (partition.topic, topic_id)
+        topic = topics.get(name)
+        if topic is None:
+            topic = topics[name] = ForgottenTopic(topic=partition.topic, topic_id=topic_id)
+        topic.partitions.append(partition.partition)
+    return list(topics.values())

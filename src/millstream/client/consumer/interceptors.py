@@ -1,0 +1,85 @@
+"""Interceptors of a consumer: who sees records before the application, and commits after it.
+
+They are called in the order they were given, on the thread that polls. What one returns the next
+one gets. One that fails is logged and passed over: it never keeps records from the application.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from millstream.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from millstream.client.groups import OffsetAndMetadata
+    from millstream.records.kernel import ConsumerRecord
+    from millstream.types import TopicPartition
+
+_logger: Final = logging.getLogger(__name__)
+
+
+class ConsumerInterceptor:
+    """Override what is of interest; an object with some of these methods does as well."""
+
+    def on_consume(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
+        """Records on their way to the application; return what it shall get."""
+        return records
+
+    def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Offsets that were committed."""
+
+    def close(self) -> None:
+        """The consumer is closed."""
+
+
+class ConsumerInterceptors:
+    """A chain of them."""
+
+    def __init__(self, interceptors: Sequence[object]) -> None:
+        self._chain = [_made(each) for each in interceptors]
+
+    def __bool__(self) -> bool:
+        return bool(self._chain)
+
+    def on_consume(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
+        """What the application gets."""
+        for each in self._chain:
+            on_consume = getattr(each, "on_consume", None)
+            try:
+                records = records if on_consume is None else on_consume(records)
+            except Exception:
+                _logger.exception("%r failed in on_consume and is passed over", each)
+        return records
+
+    def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Tell of a commit."""
+        self._tell("on_commit", offsets)
+
+    def close(self) -> None:
+        """Tell of the end."""
+        self._tell("close")
+
+    def _tell(self, name: str, *arguments: object) -> None:
+        for each in self._chain:
+            method = getattr(each, name, None)
+            try:
+                if method is not None:
+                    method(*arguments)
+            except Exception:
+                _logger.exception("%r failed in %s", each, name)
+
+
+def _made(given: object) -> Any:
+    """An interceptor from itself, its class, or its class's name with its module."""
+    if isinstance(given, str):
+        module, _, name = given.replace(":", ".").rpartition(".")
+        try:
+            given = getattr(import_module(module), name)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise InvalidArgument(f"interceptors: {given!r} cannot be imported: {error}") from error
+    return given() if inspect.isclass(given) else given

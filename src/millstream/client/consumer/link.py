@@ -1,0 +1,56 @@
+"""`CoreLink`: how the application's half of a consumer asks its half on the I/O thread.
+
+The application posts; the core answers through a `Waiter`, exactly once, also when it fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from millstream.client.futures import Waiter
+from millstream.errors import MillstreamError
+
+if TYPE_CHECKING:
+    from millstream.client.consumer.core import ConsumerCore
+    from millstream.client.runtime import ClientRuntime
+
+T = TypeVar("T")
+
+Answer: TypeAlias = Callable[[Any], None]
+"""Takes a result or a MillstreamError."""
+
+
+class CoreLink:
+    """Posts to the I/O thread."""
+
+    def __init__(self, runtime: ClientRuntime, core: ConsumerCore) -> None:
+        self._runtime = runtime
+        self.core = core
+
+    def now_ms(self) -> int:
+        """The monotonic time that the core is told."""
+        return self._runtime.now_ms()
+
+    def post(self, action: Callable[[ConsumerCore, int], None]) -> None:
+        """Have the core do something, soon."""
+        self._runtime.post(lambda now_ms: action(self.core, now_ms))
+
+    def ask(self, what: str, question: Callable[[ConsumerCore, int, Answer], None]) -> Waiter[Any]:
+        """Have the core answer something; `what` is named when it takes too long."""
+        waiter: Waiter[Any] = Waiter(what)
+
+        def answer(outcome: Any) -> None:
+            if isinstance(outcome, MillstreamError):
+                waiter.set_error(outcome)
+            else:
+                waiter.set_result(outcome)
+
+        def run(now_ms: int) -> None:
+            try:
+                question(self.core, now_ms, answer)
+            except MillstreamError as error:
+                waiter.set_error(error)
+
+        self._runtime.post(run)
+        return waiter

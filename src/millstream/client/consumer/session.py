@@ -1,0 +1,395 @@
+"""`ConsumerSession`: a consumer's half on the application's thread, the same for both faces.
+
+It owns the runtime with its I/O thread and the `FetchBuffer`. What may wait is a generator of steps
+(see `steps`); everything else returns at once. Users' names of topics come in and go out here;
+below this, names are those of the wire.
+"""
+
+from __future__ import annotations
+
+import itertools
+from functools import partial
+from random import SystemRandom
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from millstream.client.consumer.arrow import ArrowBatch
+from millstream.client.consumer.core import ConsumerCore
+from millstream.client.consumer.fetch_buffer import FetchBuffer
+from millstream.client.consumer.group_settings import membership_settings
+from millstream.client.consumer.interceptors import ConsumerInterceptors
+from millstream.client.consumer.link import CoreLink
+from millstream.client.consumer.names import Names
+from millstream.client.consumer.session_commits import SessionCommits
+from millstream.client.consumer.session_rebalances import SessionRebalances
+from millstream.client.consumer.starting_point import COMMITTED
+from millstream.client.consumer.steps import AwaitChange, AwaitResult
+from millstream.client.io_thread import IoThread
+from millstream.client.runtime import ClientRuntime
+from millstream.client.serialization.primitives import BytesSerde
+from millstream.client.serialization.resolution import as_deserializer
+from millstream.clock import SystemClock
+from millstream.errors import InvalidArgument, MillstreamError, OperationTimeout, Wakeup
+from millstream.network.selector_factory import open_client_selector
+from millstream.records.arrow import columns_by_number
+from millstream.records.kernel import ArrowRecordsBuilder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from millstream.client.consumer.config import ConsumerConfig
+    from millstream.client.consumer.fetch_answers import Deserialize
+    from millstream.client.consumer.membership.subscription import Subscription
+    from millstream.client.consumer.offset_lookup import FoundOffset
+    from millstream.client.consumer.starting_point import StartingPoint
+    from millstream.client.consumer.steps import Steps
+    from millstream.clock import Clock
+    from millstream.network.client_selector import ClientSelector
+    from millstream.records.kernel import ConsumerRecord
+    from millstream.types import TopicPartition
+
+T = TypeVar("T")
+
+ARROW_BYTES: Final = 4 << 20
+"""How much one `poll_arrow` gives, about."""
+
+_numbers: Final = itertools.count(1)
+
+
+class ConsumerSession:
+    """What both faces share."""
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        *,
+        clock: Clock | None = None,
+        selector: ClientSelector | None = None,
+    ) -> None:
+        """`clock` and `selector` are for tests; with a selector, no thread is started."""
+        self.config = config
+        self._clock = clock or SystemClock()
+        random = SystemRandom()
+        self.runtime = ClientRuntime(
+            selector or open_client_selector(),
+            self._clock,
+            config,
+            random,
+            metadata_config=config.metadata(
+                allow_auto_topic_creation=config.allow_auto_create_topics
+            ),
+        )
+        self.buffer = FetchBuffer(config.prefetch_bytes, self.runtime.wake)
+        self._names = Names(config.isolation)
+        core = ConsumerCore(
+            config,
+            self.runtime,
+            self.buffer,
+            random,
+            self._clock.wall_ms,
+            membership=membership_settings(config),
+            key_deserializer=_deserializer(config.key_deserializer, is_key=True),
+            value_deserializer=_deserializer(config.value_deserializer, is_key=False),
+        )
+        self.runtime.add(core)
+        self._link = CoreLink(self.runtime, core)
+        self.interceptors = ConsumerInterceptors(config.interceptors)
+        self.commits = SessionCommits(
+            config, self._link, self.buffer, self._names, self.interceptors
+        )
+        timeout_s = config.default_api_timeout_ms / 1000
+        self.rebalances = SessionRebalances(
+            self._link, self.buffer, self._names, self.commits, timeout_s
+        )
+        self.subscription: Subscription | None = None
+        self._is_closed = False
+        self._arrow = ArrowRecordsBuilder()
+        name = config.client_id or f"consumer-{next(_numbers)}"
+        self.thread = IoThread(self.runtime, f"millstream-{name}")
+        if selector is None:
+            self.thread.start()
+
+    def check_usable(self) -> None:
+        """Raise unless calls can succeed."""
+        self.thread.check_usable()
+
+    def timeout_s(self, given: float | None) -> float:
+        """How long a call may take: as told, or by the settings."""
+        if given is None:
+            return self.config.default_api_timeout_ms / 1000
+        if given < 0:
+            raise InvalidArgument(f"timeout={given}: must not be negative")
+        return given
+
+    # ---- what is read ----
+
+    def subscribe(self, subscription: Subscription, listener: object | None) -> None:
+        """Read topics as a member of the group."""
+        if self.subscription is None and self.buffer.is_assigned():
+            raise InvalidArgument("partitions are assigned by hand: call unsubscribe() first")
+        self.commits.membership()
+        subscription.matcher()  # It complains now, not on the I/O thread.
+        self.subscription = subscription
+        self.rebalances.listener = listener
+        self._link.post(lambda core, now_ms: _member(core).subscribe(subscription, now_ms))
+
+    def subscribed(self) -> frozenset[str]:
+        """The topics that are subscribed to, as far as a pattern is resolved."""
+        membership = self._link.core.membership
+        if membership is None or self.subscription is None:
+            return frozenset()
+        if not self.subscription.is_pattern:
+            names = self.subscription.topics
+        else:
+            names = membership.subscribed_topics
+        return frozenset(self._names.topic_from_wire(each) for each in names)
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these partitions, whatever others do."""
+        if self.subscription is not None:
+            raise InvalidArgument("topics are subscribed to: call unsubscribe() first")
+        wanted = dict.fromkeys(self._names.all_to_wire(partitions))
+        before = self.buffer.assignment()
+        gone = before - wanted.keys()
+        new = [each for each in wanted if each not in before]
+        self.buffer.unassign(gone)
+        self.buffer.assign(new, COMMITTED)
+        starts = self.buffer.starts(new)
+
+        def change(core: ConsumerCore, _now_ms: int) -> None:
+            core.end(gone)
+            core.begin(starts)
+
+        self._link.post(change)
+
+    def unsubscribe(self, timeout_s: float) -> Steps[None]:
+        """Read nothing any more; a member leaves its group."""
+        if self.subscription is not None:
+            self.subscription = None
+            yield from self._leave(timeout_s, is_closing=False)
+            self.rebalances.listener = None
+        self.assign([])
+
+    def _leave(self, timeout_s: float, *, is_closing: bool) -> Steps[None]:
+        """Leave the group, running listeners meanwhile."""
+
+        def leave(core: ConsumerCore, now_ms: int, answer: Callable[[Any], None]) -> None:
+            method = _member(core).close if is_closing else _member(core).unsubscribe
+            method(now_ms, lambda: answer(None))
+
+        left = self._link.ask("leaving the group", leave)
+        left.add_done_callback(lambda _: self.buffer.nudge())
+        deadline_ms = self._deadline_ms(timeout_s)
+        while not left.done():
+            yield from self.rebalances.run()
+            wait_s = self._left_s(deadline_ms)
+            if wait_s <= 0:
+                break
+            yield AwaitChange(self.buffer.has_event, wait_s)
+        yield from self.rebalances.run()
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions that are read."""
+        return frozenset(map(self._names.from_wire, self.buffer.assignment()))
+
+    def set_paused(self, partitions: Iterable[TopicPartition], is_paused: bool) -> None:
+        """Give nothing of partitions, or again."""
+        wanted = self._names.all_to_wire(partitions)
+        for partition in wanted:
+            if not self.buffer.set_paused(partition, is_paused):
+                raise self._not_assigned(partition)
+        self._link.post(lambda core, _now_ms: core.set_paused(wanted, is_paused))
+
+    def paused(self) -> frozenset[TopicPartition]:
+        """Those that are paused."""
+        return frozenset(map(self._names.from_wire, self.buffer.paused()))
+
+    # ---- where ----
+
+    def seek(self, partition: TopicPartition, start: StartingPoint) -> None:
+        """Read on from somewhere else."""
+        wanted = self._names.to_wire(partition)
+        run = self.buffer.seek(wanted, start)
+        if run is None:
+            raise self._not_assigned(wanted)
+        self._link.post(lambda core, _now_ms: core.seek(wanted, run, start))
+
+    def position(self, partition: TopicPartition, timeout_s: float) -> Steps[int]:
+        """The next offset that the application gets; waits until it is known."""
+        wanted = self._names.to_wire(partition)
+        deadline_ms = self._deadline_ms(timeout_s)
+        while True:
+            if wanted not in self.buffer.assignment():
+                raise self._not_assigned(wanted)
+            position = self._raising(lambda: self.buffer.position(wanted))
+            if position is not None:
+                unread = self.commits.consumed()
+                return unread[wanted].offset if wanted in unread else position
+            wait_s = self._left_s(deadline_ms)
+            if wait_s <= 0:
+                raise self.runtime.metadata.failure() or OperationTimeout(
+                    f"{partition}: no position within {timeout_s:g} s"
+                )
+            yield AwaitChange(partial(self.buffer.is_placed, wanted), wait_s)
+
+    def lag(self, partition: TopicPartition, timeout_s: float) -> Steps[int]:
+        """How many offsets lie between the position and the end."""
+        wanted = self._names.to_wire(partition)
+        position = yield from self.position(partition, timeout_s)
+        end = self.buffer.end_offset(wanted)
+        if end is None or end < position:
+            found = yield from self.find_offsets({partition: -1}, timeout_s)
+            latest = found[partition]
+            end = position if latest is None else latest.offset
+        return max(0, end - position)
+
+    def find_offsets(
+        self, times: Mapping[TopicPartition, int], timeout_s: float
+    ) -> Steps[dict[TopicPartition, FoundOffset | None]]:
+        """Offsets by time, or of the ends; see `offset_lookup`."""
+        wanted = self._names.keys_to_wire(times)
+        timeout_ms = round(timeout_s * 1000)
+        waiter = self._link.ask(
+            "the offsets",
+            lambda core, now_ms, answer: core.lookup.find(
+                wanted,
+                lambda found, _done_ms: answer(found),
+                deadline_ms=now_ms + timeout_ms,
+                now_ms=now_ms,
+            ),
+        )
+        found = yield AwaitResult(waiter, None)
+        return self._names.keys_from_wire(found)
+
+    # ---- records ----
+
+    def poll(self, timeout_s: float | None, count: int) -> Steps[list[ConsumerRecord]]:
+        """The next records; an empty list when none came in time."""
+        records = yield from self._poll(timeout_s, lambda: self.buffer.take(count))
+        return self._intercepted(records or [])
+
+    def poll_one_partition(
+        self, timeout_s: float | None, count: int
+    ) -> Steps[list[ConsumerRecord]]:
+        """The same, of one partition only."""
+        take = partial(self.buffer.take, count, of_one=True)
+        records = yield from self._poll(timeout_s, take)
+        return self._intercepted(records or [])
+
+    def poll_arrow(
+        self, timeout_s: float | None, columns: Sequence[str] | None
+    ) -> Steps[ArrowBatch | None]:
+        """The next records of one topic as columns; None when none came in time."""
+        if columns is not None:
+            columns_by_number(columns)  # It complains before anything is taken.
+        batch = yield from self._poll(timeout_s, lambda: self._take_arrow(columns))
+        return batch
+
+    def _take_arrow(self, columns: Sequence[str] | None) -> ArrowBatch | None:
+        partition = self.buffer.take_arrow(self._arrow, ARROW_BYTES)
+        if partition is None:
+            return None
+        records = self._arrow.finish()
+        topic = self._names.topic_from_wire(partition.topic)
+        return ArrowBatch(topic, records if columns is None else records.select(columns))
+
+    def _intercepted(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
+        return self.interceptors.on_consume(records) if self.interceptors and records else records
+
+    def _poll(self, timeout_s: float | None, take: Callable[[], T]) -> Steps[T]:
+        """Hear what has happened, then take; again until something was there, or it is time."""
+        if self.subscription is None and not self.buffer.is_assigned():
+            raise InvalidArgument("nothing to poll: subscribe() to topics or assign() partitions")
+        deadline_ms = None if timeout_s is None else self._deadline_ms(timeout_s)
+        self._enter_poll()
+        try:
+            while True:
+                yield from self._hear()
+                taken = self._raising(take)
+                wait_s = None if deadline_ms is None else self._left_s(deadline_ms)
+                if taken or (wait_s is not None and wait_s <= 0):
+                    return taken
+                yield AwaitChange(self.buffer.has_something, wait_s)
+        finally:
+            membership = self._link.core.membership
+            if membership is not None:
+                membership.leave_poll(self._link.now_ms())
+
+    def _enter_poll(self) -> None:
+        self.buffer.settle()
+        self.commits.run_finished()
+        membership = self._link.core.membership
+        if membership is not None and membership.enter_poll(self._link.now_ms()):
+            consumed = self.commits.consumed()
+            self._link.post(lambda core, now_ms: _member(core).on_poll(consumed, now_ms))
+
+    def _hear(self) -> Steps[None]:
+        if self.buffer.take_wake():
+            raise Wakeup("wakeup() was called")
+        yield from self.rebalances.run()
+        error = self.buffer.next_error()
+        if error is not None:
+            self.subscription = None
+            raise error
+
+    def _raising(self, call: Callable[[], T]) -> T:
+        """What it gives; if it is an error, the core shall try again what has failed."""
+        try:
+            return call()
+        except MillstreamError:
+            self._link.post(lambda core, _now_ms: core.retry_failed())
+            raise
+
+    def enforce_rebalance(self) -> None:
+        """Have the group rebalance."""
+        self.commits.membership()
+        self._link.post(lambda core, now_ms: _member(core).request_rejoin(now_ms))
+
+    # ---- the end ----
+
+    def wakeup(self) -> None:
+        """End the wait of whoever polls. From any thread."""
+        self.buffer.wake()
+
+    def close(self, timeout_s: float, *, processed_only: bool) -> Steps[None]:
+        """Commit, leave, and end the thread; again is fine."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        deadline_ms = self._deadline_ms(timeout_s)
+        try:
+            if self.commits.is_automatic:
+                yield from self.commits.commit_quietly(None, timeout_s, processed=processed_only)
+            if self._link.core.membership is not None:
+                yield from self._leave(self._left_s(deadline_ms), is_closing=True)
+        finally:
+            self._link.post(lambda core, now_ms: core.close(now_ms))
+            self.thread.stop(max(0.1, self._left_s(deadline_ms)))
+            self.commits.run_finished()
+            self.interceptors.close()
+
+    # ---- inside ----
+
+    def _deadline_ms(self, timeout_s: float) -> int:
+        return self._link.now_ms() + round(timeout_s * 1000)
+
+    def _left_s(self, deadline_ms: int) -> float:
+        return (deadline_ms - self._link.now_ms()) / 1000
+
+    def _not_assigned(self, partition: TopicPartition) -> InvalidArgument:
+        assigned = ", ".join(map(str, sorted(self.assignment()))) or "nothing"
+        return InvalidArgument(
+            f"{self._names.from_wire(partition)} is not assigned to this consumer; {assigned} is"
+        )
+
+
+def _member(core: ConsumerCore) -> Any:
+    assert core.membership is not None
+    return core.membership
+
+
+def _deserializer(given: object, *, is_key: bool) -> Deserialize | None:
+    """None where bytes stay bytes, so that nothing is called for each record."""
+    if given is None:
+        return None
+    deserializer = as_deserializer(given, is_key=is_key)
+    return None if isinstance(deserializer, BytesSerde) else deserializer.deserialize

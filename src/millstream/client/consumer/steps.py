@@ -1,0 +1,121 @@
+"""What a consumer's call waits for, apart from how it waits.
+
+A call that may wait is written once, as a generator of steps (`ConsumerSession`); the blocking face
+performs them with `perform`, the asyncio face with `perform_async`. So both faces do the same in
+the same order, and a simulator can perform them in its own time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+
+if TYPE_CHECKING:
+    from millstream.client.consumer.fetch_buffer import FetchBuffer
+    from millstream.client.futures import Waiter
+
+T = TypeVar("T")
+
+
+class AwaitResult(NamedTuple):
+    """Wait for the I/O thread; the answer is the result."""
+
+    waiter: Waiter[Any]
+    timeout_s: float | None
+
+
+class AwaitChange(NamedTuple):
+    """Wait until something of the buffer is as wanted, or for so long."""
+
+    is_reached: Callable[[], bool]
+    """Asked under the buffer's lock."""
+    timeout_s: float | None
+
+
+class Invoke(NamedTuple):
+    """Run something of the user's; the answer is what it returns."""
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+
+
+Step: TypeAlias = AwaitResult | AwaitChange | Invoke
+Steps: TypeAlias = Generator[Step, Any, T]
+
+
+def perform(steps: Steps[T], buffer: FetchBuffer) -> T:
+    """Perform the steps on this thread, blocking where they wait."""
+    answer: Any = None
+    error: BaseException | None = None
+    while True:
+        try:
+            step = steps.send(answer) if error is None else steps.throw(error)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+        answer, error = None, None
+        try:
+            if isinstance(step, AwaitChange):
+                buffer.wait(step.is_reached, step.timeout_s)
+            elif isinstance(step, AwaitResult):
+                answer = step.waiter.result(step.timeout_s)
+            else:
+                answer = step.function(*step.arguments)
+        except BaseException as raised:
+            error = raised
+
+
+async def perform_async(steps: Steps[T], buffer: FetchBuffer) -> T:
+    """Perform the steps in an event loop; what the user gave may be a coroutine function."""
+    answer: Any = None
+    error: BaseException | None = None
+    while True:
+        try:
+            step = steps.send(answer) if error is None else steps.throw(error)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+        answer, error = None, None
+        try:
+            if isinstance(step, AwaitChange):
+                await _wait_for_change(step, buffer)
+            elif isinstance(step, AwaitResult):
+                answer = await _wait_for_result(step)
+            else:
+                answer = step.function(*step.arguments)
+                if inspect.isawaitable(answer):
+                    answer = await answer
+        except BaseException as raised:
+            error = raised
+
+
+async def _wait_for_change(step: AwaitChange, buffer: FetchBuffer) -> None:
+    loop = asyncio.get_running_loop()
+    changed = asyncio.Event()
+
+    def wake() -> None:
+        # The loop may be gone: then nobody waits any more.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(changed.set)
+
+    if not buffer.call_on_change(step.is_reached, wake):
+        return
+    try:
+        async with asyncio.timeout(step.timeout_s):
+            await changed.wait()
+    except TimeoutError:
+        pass
+    finally:
+        buffer.call_on_change(step.is_reached, None)
+
+
+async def _wait_for_result(step: AwaitResult) -> Any:
+    try:
+        async with asyncio.timeout(step.timeout_s):
+            return await step.waiter
+    except TimeoutError:
+        # It says what was waited for.
+        return step.waiter.result(0)
