@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from benchmarks.broker_rows import Figures, Row
 
 LIFE_ROWS = ("start", "embedded-start", "memory-and-idle")
-_LESS_IS_BETTER = ("_us", "_us_per_mb", "_ms", "_mb", "_us_per_second")
+_LESS_IS_BETTER = ("_ns", "_us", "_us_per_mb", "_ms", "_mb", "_us_per_second")
 _RATIOS = (
     "requests_per_second",
     "transactions_per_second",
