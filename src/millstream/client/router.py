@@ -53,6 +53,7 @@ __all__ = [
     "Coordinator",
     "Leader",
     "Node",
+    "Place",
     "RequestRouter",
     "RouterConfig",
     "Target",
@@ -61,7 +62,7 @@ __all__ = [
 ErrorOf: TypeAlias = Callable[[Message], int]
 """The error code in a response that decides whether the call is to be tried again."""
 
-_UNKNOWN_TOPIC_MS: Final = 2_000
+UNKNOWN_TOPIC_MS: Final = 2_000
 """How long a topic that nobody knows is believed to be just being made."""
 _COORDINATOR_CODES: Final = frozenset({NotCoordinator.code, CoordinatorNotAvailable.code})
 
@@ -140,8 +141,8 @@ class Call:
             on_done(outcome, now_ms)
 
 
-class _Place(NamedTuple):
-    """Where a call can go now: a broker, or nowhere yet, or nowhere ever."""
+class Place(NamedTuple):
+    """Where a request can go now: to a broker, or nowhere yet, or nowhere ever."""
 
     node_id: int | None = None
     error: MillstreamError | None = None
@@ -222,64 +223,69 @@ class RequestRouter:
             return
         if call.is_under_way or now_ms < call.not_before_ms:
             return
-        place = self._place(call, now_ms)
+        place = self.locate(call.target, now_ms, since_ms=call.started_ms)
         if place.error is not None:
             call.finish(place.error, now_ms)
         elif place.node_id is not None:
             self._send(call, place.node_id, now_ms)
 
-    def _place(self, call: Call, now_ms: int) -> _Place:
-        match call.target:
+    def locate(self, target: Target, now_ms: int, *, since_ms: int) -> Place:
+        """Where a request can go now; sees to it that what is not known will be.
+
+        `since_ms` is when the asking began: a topic or broker may be just being made.
+        """
+        match target:
             case Node(node_id):
-                return self._place_of_node(node_id, call)
+                return self._locate_node(node_id)
             case Leader(topic, partition):
-                return self._place_of_leader(topic, partition, call, now_ms)
+                return self._locate_leader(topic, partition, now_ms, since_ms)
             case Coordinator(kind, key):
                 error = self._coordinators.error_of(kind, key)
                 self._coordinators.want(kind, key)
-                return _Place(self._coordinators.node_of(kind, key), error)
-            case _ if call.target is CONTROLLER:
-                return self._place_of_controller()
+                return Place(self._coordinators.node_of(kind, key), error)
+            case _ if target is CONTROLLER:
+                return self._locate_controller()
             case _:
-                return _Place(self._network.least_loaded(now_ms))
+                return Place(self._network.least_loaded(now_ms))
 
-    def _place_of_controller(self) -> _Place:
+    def _locate_controller(self) -> Place:
         snapshot = self._metadata.snapshot
-        if snapshot.controller_id in snapshot.brokers:
-            return _Place(snapshot.controller_id)
+        if snapshot.controller_id in snapshot.brokers and self._network.knows(
+            snapshot.controller_id
+        ):
+            return Place(snapshot.controller_id)
         self._metadata.request_update()
-        return _Place()
+        return Place()
 
-    def _place_of_node(self, node_id: int, call: Call) -> _Place:
+    def _locate_node(self, node_id: int) -> Place:
         if self._network.knows(node_id):
-            return _Place(node_id)
-        if call.failures or not self._metadata.snapshot.brokers:
-            self._metadata.request_update()
-            return _Place()
-        known = ", ".join(map(str, sorted(self._metadata.snapshot.brokers)))
-        return _Place(
-            error=BrokerUnreachable(f"there is no broker {node_id}; the cluster has {known}")
-        )
+            return Place(node_id)
+        known = self._metadata.snapshot.brokers
+        if node_id in known or not known:
+            self._metadata.request_update()  # The brokers are being looked for.
+            return Place()
+        listed = ", ".join(map(str, sorted(known)))
+        problem = f"there is no broker {node_id}; the cluster has {listed}"
+        return Place(error=BrokerUnreachable(problem))
 
-    def _place_of_leader(self, topic: str, partition: int, call: Call, now_ms: int) -> _Place:
+    def _locate_leader(self, topic: str, partition: int, now_ms: int, since_ms: int) -> Place:
         self._metadata.borrow([topic])
         snapshot = self._metadata.snapshot
         leader = snapshot.leader(topic, partition)
-        if leader is not None:
-            return _Place(leader.leader_id)
+        if leader is not None and self._network.knows(leader.leader_id):
+            return Place(leader.leader_id)
         self._metadata.request_update()
         found = snapshot.topics.get(topic)
         if found is None:
-            return _Place()
-        call.last_error = found.error
+            return Place()
         if found.error is not None and not found.error.retriable:
-            return _Place(error=found.error)
+            return Place(error=found.error)
         is_unknown = isinstance(found.error, UnknownTopicOrPartition) or (
             found.error is None and partition >= len(found.partitions)
         )
-        if is_unknown and now_ms - call.started_ms >= _UNKNOWN_TOPIC_MS:
-            return _Place(error=UnknownTopicOrPartition(f"there is no {topic}-{partition}"))
-        return _Place()
+        if is_unknown and now_ms - since_ms >= UNKNOWN_TOPIC_MS:
+            return Place(error=UnknownTopicOrPartition(f"there is no {topic}-{partition}"))
+        return Place()
 
     def _send(self, call: Call, node_id: int, now_ms: int) -> None:
         call.is_under_way = True
@@ -306,9 +312,9 @@ class RequestRouter:
         call.last_error = error
         call.failures += 1
         call.not_before_ms = now_ms + self._backoff.after(call.failures, self._random)
-        self._refresh(call.target, error)
+        self.note_failure(call.target, error)
 
-    def _refresh(self, target: Target, error: MillstreamError) -> None:
+    def note_failure(self, target: Target, error: MillstreamError) -> None:
         """See to it that the next try goes to the right broker."""
         is_lost = isinstance(error, BrokerUnreachable)
         if isinstance(target, Coordinator):

@@ -65,6 +65,8 @@ class ClientRuntime:
             random,
         )
         self._actors: list[Actor] = []
+        self._has_newcomer = False
+        self._closing: list[Callable[[], None]] = []
         self._posted: deque[Callable[[int], None]] = deque()
         # Held for an instant: it keeps the selector from being shut down under a `wake`.
         self._lock = threading.Lock()
@@ -73,10 +75,15 @@ class ClientRuntime:
     def add(self, actor: Actor) -> None:
         """Have an actor polled, after those that were added before."""
         self._actors.append(actor)
+        self._has_newcomer = True
 
     def remove(self, actor: Actor) -> None:
         """Poll an actor no longer."""
         self._actors.remove(actor)
+
+    def on_close(self, action: Callable[[], None]) -> None:
+        """Have something done at the very end, on the I/O thread: whoever still waits is told."""
+        self._closing.append(action)
 
     def post(self, action: Callable[[int], None]) -> None:
         """Run `action(now_ms)` on the I/O thread, soon. From any thread.
@@ -103,12 +110,15 @@ class ClientRuntime:
         """One turn: posted actions, actors, then wait for events until somebody is due."""
         now_ms = self._clock.monotonic_ms()
         self._run_posted(now_ms)
+        self._has_newcomer = False
         due_ms = self._poll_actors(now_ms)
         timeout_ms = timeout_ms_max
         if due_ms is not None:
             wait_ms = max(0, due_ms - now_ms)
             timeout_ms = wait_ms if timeout_ms is None else min(timeout_ms, wait_ms)
-        events = self._selector.poll(0 if self._posted else timeout_ms)
+        # Whoever came while the others were polled has not been asked yet when it is due.
+        is_urgent = self._has_newcomer or bool(self._posted)
+        events = self._selector.poll(0 if is_urgent else timeout_ms)
         if events:
             self.network.handle(events, self._clock.monotonic_ms())
 
@@ -124,6 +134,8 @@ class ClientRuntime:
         self.router.close(now_ms)
         self.network.close(now_ms)
         self._selector.shutdown()
+        for action in self._closing:
+            action()
 
     def _run_posted(self, now_ms: int) -> None:
         # Only what is there now: an action that posts another must not keep us here.
