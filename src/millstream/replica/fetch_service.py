@@ -8,7 +8,7 @@ of a follower is its acknowledgement, and is noted once, however often the fetch
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from millstream.errors import ApiError, KafkaStorageError, UnknownServerError
 from millstream.replica.fetch_target import UNKNOWN, PartitionFetch
@@ -63,10 +63,30 @@ class FetchParams(NamedTuple):
     """Where a consumer is, for who chooses a replica near it."""
 
 
+class ShortWay(Protocol):
+    """What a waiting fetch tries first when something has changed."""
+
+    def is_served(self) -> bool:
+        """Fetch; False if it has to be done the long way, and then nothing has changed."""
+        ...
+
+    def answer(self) -> bool:
+        """Answer with what `is_served` has fetched; False if that was nothing."""
+        ...
+
+
 class DelayedFetch(DelayedOperation):
     """A fetch that waits for enough bytes."""
 
-    __slots__ = ("_context", "_done", "_limits", "_max_bytes", "_min_bytes", "_service")
+    __slots__ = (
+        "_context",
+        "_done",
+        "_limits",
+        "_max_bytes",
+        "_min_bytes",
+        "_service",
+        "_short_way",
+    )
 
     def __init__(
         self,
@@ -77,6 +97,7 @@ class DelayedFetch(DelayedOperation):
         max_bytes: int,
         done: FetchDone,
         deadline_ms: int,
+        short_way: ShortWay | None,
     ) -> None:
         super().__init__(deadline_ms)
         self._service = service
@@ -85,9 +106,12 @@ class DelayedFetch(DelayedOperation):
         self._min_bytes = min_bytes
         self._max_bytes = max_bytes
         self._done = done
+        self._short_way = short_way
 
     def is_ready(self) -> bool:
         """Whether what has changed is enough, or is something that must be answered."""
+        if self._short_way is not None and self._short_way.is_served():
+            return True
         total = 0
         for target in self._context.interest.changed:
             total += self._service.available(target, self._limits)
@@ -97,6 +121,8 @@ class DelayedFetch(DelayedOperation):
 
     def on_complete(self, *, is_expired: bool) -> None:
         """Read everything again, and answer with what there is."""
+        if not is_expired and self._short_way is not None and self._short_way.answer():
+            return
         self._done(self._service.read_again(self._context, self._limits, self._max_bytes))
 
 
@@ -139,7 +165,11 @@ class FetchService:
         self._on_storage_error = on_storage_error
 
     def fetch(
-        self, context: FetchContext, params: FetchParams, done: FetchDone
+        self,
+        context: FetchContext,
+        params: FetchParams,
+        done: FetchDone,
+        short_way: ShortWay | None = None,
     ) -> FetchAnswer | None:
         """See `ReplicaManager.fetch`."""
         max_bytes = min(params.max_bytes, self._fetch_max_bytes)
@@ -154,7 +184,9 @@ class FetchService:
             return context.finish(targets, found)
         context.begin_waiting(found)
         deadline_ms = self._clock.monotonic_ms() + params.max_wait_ms
-        operation = DelayedFetch(self, context, limits, min_bytes, max_bytes, done, deadline_ms)
+        operation = DelayedFetch(
+            self, context, limits, min_bytes, max_bytes, done, deadline_ms, short_way
+        )
         self._purgatory.watch(operation, (context.interest,))
         return None
 

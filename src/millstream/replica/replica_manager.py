@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from millstream.metadata.topics_delta import TopicsDelta
     from millstream.replica.append_service import AppendDone, AppendEntry
     from millstream.replica.config import ReplicaConfig
-    from millstream.replica.fetch_service import FetchDone, FetchParams
+    from millstream.replica.fetch_service import FetchDone, FetchParams, ShortWay
     from millstream.replica.fetch_session import FetchAnswer, FetchContext
     from millstream.replica.partition import Partition
     from millstream.replica.ports import IsrAlterer, LogStore, TransactionVerifier
@@ -109,9 +109,7 @@ class ReplicaManager:
             selector=selector,
             on_storage_error=self._on_storage_error,
         )
-        self.fetch_one = SingleFetches(
-            self._sessions, fetch_max_bytes=config.fetch_max_bytes
-        ).fetch_one
+        self.single_fetches = SingleFetches(self._sessions, fetch_max_bytes=config.fetch_max_bytes)
         """The short way of a fetch in a session that is about one partition with records.
 
         For the others it gives None and has done nothing, and `fetch` takes them.
@@ -241,10 +239,17 @@ class ReplicaManager:
         return self._sessions
 
     def fetch(
-        self, context: FetchContext, params: FetchParams, done: FetchDone
+        self,
+        context: FetchContext,
+        params: FetchParams,
+        done: FetchDone,
+        short_way: ShortWay | None = None,
     ) -> FetchAnswer | None:
-        """Read what a fetch asks for; None if the answer comes later, through `done`."""
-        return self._fetches.fetch(context, params, done)
+        """Read what a fetch asks for; None if the answer comes later, through `done`.
+
+        Or through `short_way`, which is tried first when something has changed.
+        """
+        return self._fetches.fetch(context, params, done, short_way)
 
     # Other questions.
 

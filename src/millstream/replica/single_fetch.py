@@ -98,6 +98,32 @@ class SingleFetches:
         session.note_records(target, found[3], found[5])
         return target, found
 
+    def fetch_late(self, asked: SingleRequest) -> SingleFetched | None:
+        """The same for a request whose session was opened before it had to wait."""
+        session = self._sessions.get(asked[4])
+        if session is None or session.epoch != next_epoch(asked[5]):
+            return None
+        target = _only_target(session, None, 0)
+        partition = None if target is None else target.partition
+        if (
+            target is None
+            or partition is None
+            or not partition.is_leader
+            or target.last_fetched_epoch != UNKNOWN
+            or target.current_leader_epoch not in (UNKNOWN, partition.leader_epoch)
+        ):
+            return None
+        max_bytes = min(asked[2], self._bytes_max)
+        bytes_max = min(target.partition_max_bytes, max_bytes)
+        is_committed = asked[3] == _COMMITTED
+        found = partition.log.read_whole(target.fetch_offset, bytes_max, is_committed=is_committed)
+        # Who waits for more than a partition may give at a time does not count the rest of a batch.
+        enough = min(asked[1], max_bytes)
+        if found is None or min(found[2], target.partition_max_bytes) < enough:
+            return None
+        session.note_records(target, found[3], found[5])
+        return target, found
+
 
 def _only_target(session: FetchSession, topic_id: bytes | None, index: int) -> FetchTarget | None:
     """What the request is about, if nothing else of the session may have news."""

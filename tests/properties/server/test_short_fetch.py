@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from millstream.protocol.messages import DeleteRecordsRequest, DeleteTopicsRequest
 from millstream.protocol.messages.delete_records import (
@@ -22,6 +22,7 @@ from tests.unit.storage.batches import NOW_MS, batch_bytes, marker_batch
 
 if TYPE_CHECKING:
     from millstream.network.request import Response
+    from millstream.replica.single_fetch import SingleFetched, SingleFetches
 
 PARTITIONS = 2
 INDEX = st.integers(0, PARTITIONS - 1)
@@ -42,6 +43,36 @@ def log_of(broker: Broker, index: int) -> Any:
     return broker.partition(index=index).log
 
 
+class NoShortWay:
+    """Declines everything."""
+
+    def fetch_one(self, *_: Any) -> None:
+        """Not here."""
+
+    def fetch_late(self, *_: Any) -> None:
+        """Nor later."""
+
+
+class Watched:
+    """Counts what is served."""
+
+    def __init__(self, singles: SingleFetches) -> None:
+        self._singles = singles
+        self.served = self.served_late = 0
+
+    def fetch_one(self, *asked: Any) -> SingleFetched | None:
+        """At once."""
+        found = self._singles.fetch_one(*asked)
+        self.served += found is not None
+        return found
+
+    def fetch_late(self, *asked: Any) -> SingleFetched | None:
+        """After a wait."""
+        found = self._singles.fetch_late(*asked)
+        self.served_late += found is not None
+        return found
+
+
 class TwoBrokers(RuleBasedStateMachine):
     """The same happens to two brokers, of which one has no short way."""
 
@@ -51,28 +82,13 @@ class TwoBrokers(RuleBasedStateMachine):
         self.brokers = [
             Broker(filesystem=DiskFileSystem(), directories=(each,)) for each in self.directories
         ]
-        self.short_served = 0
-        self.watch_the_short_way()
-        self.long_broker.apis._fetch._fetch_one = lambda *_: None
+        self.watched = Watched(self.brokers[0].replicas.single_fetches)
+        for broker, singles in zip(self.brokers, (self.watched, NoShortWay()), strict=True):
+            handler: Any = broker.apis._fetch
+            handler._singles = singles
         self.session = self.epoch = 0
         self.steps = 0
-
-    @property
-    def long_broker(self) -> Broker:
-        """The one without."""
-        return self.brokers[1]
-
-    def watch_the_short_way(self) -> None:
-        """Count what it serves."""
-        handler: Any = self.brokers[0].apis._fetch
-        serve = handler._fetch_one
-
-        def fetch_one(*request: Any) -> Any:
-            found = serve(*request)
-            self.short_served += found is not None
-            return found
-
-        handler._fetch_one = fetch_one
+        self.waiting: list[list[Any]] = []
 
     def teardown(self) -> None:
         """Nothing stays behind."""
@@ -180,6 +196,7 @@ class TwoBrokers(RuleBasedStateMachine):
         epochs=st.sampled_from([(-1, -1), (-1, -1), (0, -1), (1, -1), (-1, 0), (0, 0)]),
         version=st.integers(13, 18),
         shift=st.sampled_from([0, 0, 0, 0, 1]),
+        max_wait_ms=st.sampled_from([0, 0, 100]),
     )
     def fetch(
         self,
@@ -189,6 +206,7 @@ class TwoBrokers(RuleBasedStateMachine):
         epochs: tuple[int, int],
         version: int,
         shift: int,
+        max_wait_ms: int = 0,
     ) -> None:
         """The next request of a session, or one that is wrong about it."""
         partition_bytes, bytes_max, bytes_min = limits
@@ -203,6 +221,7 @@ class TwoBrokers(RuleBasedStateMachine):
                 min_bytes=bytes_min,
                 partition_max_bytes=partition_bytes,
                 isolation_level=isolation_level,
+                max_wait_ms=max_wait_ms if self.session else 0,
             )
             wanted = {**every, **offsets}
             asked = [each for each in request.topics[0].partitions if each.partition in wanted]
@@ -213,7 +232,11 @@ class TwoBrokers(RuleBasedStateMachine):
             if not asked:
                 request.topics = []
             answers.append(broker.call(request, version))
-        self.compare(answers, shift)
+        if answers[0].is_pending:
+            self.epoch += 1
+            self.waiting.append(answers)
+        else:
+            self.compare(answers, shift)
 
     @rule(
         index=st.sampled_from([0, 0, 0, 1]),
@@ -233,6 +256,53 @@ class TwoBrokers(RuleBasedStateMachine):
             offset = log.log_start_offset + self.steps % width
             limits = (max_bytes, 1 << 20, 1)
             self.fetch({index: offset}, limits, isolation_level, (-1, -1), version, 0)
+
+    @rule(
+        index=st.sampled_from([0, 0, 0, 1]),
+        version=st.sampled_from([13, 18]),
+        sizes=st.lists(st.sampled_from([0, 50, 350]), max_size=4),
+        limits=st.tuples(st.sampled_from([1, 300]), st.sampled_from([100, 1 << 20])),
+    )
+    def wait_at_the_end(
+        self, index: int, version: int, sizes: list[int], limits: tuple[int, int]
+    ) -> None:
+        """What a consumer does who has read everything; then records come, or not."""
+        if not self.session:
+            self.fetch({}, (1 << 20, 1 << 20, 1), 0, (-1, -1), version, 0)
+        bytes_min, partition_bytes = limits
+        for size in (*sizes, None):
+            end = self.brokers[0].partition(index=index).log.high_watermark
+            self.fetch(
+                {index: end}, (partition_bytes, 1 << 20, bytes_min), 0, (-1, -1), version, 0, 100
+            )
+            if size is not None:
+                self.produce(index, 1, size, -1)
+                self.settle()
+                self.who_waited_is_answered_alike()
+
+    @rule()
+    def settle(self) -> None:
+        """What was deferred happens."""
+        for broker in self.brokers:
+            broker.settle()
+
+    @rule()
+    def pass_time(self) -> None:
+        """Nobody waits any longer."""
+        for broker in self.brokers:
+            broker.pass_time(100)
+
+    @invariant()
+    def who_waited_is_answered_alike(self) -> None:
+        """Both at the same time."""
+        for calls in [*self.waiting]:
+            assert calls[0].is_pending == calls[1].is_pending
+            if not calls[0].is_pending:
+                self.waiting.remove(calls)
+                first, second = (joined(call.outcome) for call in calls)
+                assert first == second
+                if calls[0].response.error_code:
+                    self.session = self.epoch = 0
 
     def compare(self, calls: list[Any], shift: int) -> None:
         """Both answers, and what both brokers remember."""

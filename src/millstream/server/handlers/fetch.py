@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from millstream.replica.fetch_session import FetchContext
     from millstream.replica.fetch_target import PartitionFetch
     from millstream.replica.replica_manager import ReplicaManager
+    from millstream.replica.single_fetch import SingleFetched, SingleFetches, SingleRequest
     from millstream.server.leaders import KnownLeader
     from millstream.types import Uuid
 
@@ -62,13 +63,13 @@ _PARAMS_MAX: Final = 1000
 class FetchHandler:
     """Answers Fetch."""
 
-    __slots__ = ("_clock", "_fetch", "_fetch_one", "_metadata", "_params", "_sessions")
+    __slots__ = ("_clock", "_fetch", "_metadata", "_params", "_sessions", "_singles")
 
     def __init__(
         self, replicas: ReplicaManager, metadata: KRaftMetadataCache, clock: Clock
     ) -> None:
         self._fetch = replicas.fetch
-        self._fetch_one = replicas.fetch_one
+        self._singles = replicas.single_fetches
         self._sessions = replicas.fetch_sessions
         self._metadata = metadata
         self._clock = clock
@@ -78,20 +79,24 @@ class FetchHandler:
         """Read, and answer now or when there is enough."""
         version = request.api_version
         plain: PlainFetch | None = None
+        short_way: _ShortWay | None = None
         if TOPIC_IDS_SINCE <= version <= SINGLES_UNTIL:
             single = read_single(request.buffer, request.body, request.end, version)
             if single is not None:
-                fetched = self._fetch_one(single, self._clock.monotonic_ms())
+                fetched = self._singles.fetch_one(single, self._clock.monotonic_ms())
                 if fetched is not None:
                     return answer_single(fetched, single, request.correlation_id)
                 plain = plain_of(single)
+                short_way = _ShortWay(self._singles, request, single)
         elif version in READERS:
             # The decoder will say what is wrong with a name.
             with suppress(UnicodeDecodeError):
                 plain = READERS[version](request.buffer, request.body, request.end)
-        return self._handle(request, plain)
+        return self._handle(request, plain, short_way)
 
-    def _handle(self, request: Request, plain: PlainFetch | None) -> Response | Outcome:
+    def _handle(
+        self, request: Request, plain: PlainFetch | None, short_way: _ShortWay | None
+    ) -> Response | Outcome:
         """The long way, which has all the rules; `plain` is the request, if it was read already."""
         version = request.api_version
         try:
@@ -109,7 +114,10 @@ class FetchHandler:
         except ApiError as error:
             return self._answer(request, FetchAnswer(NO_SESSION_ID, (), error))
         answer = self._fetch(
-            context, params, lambda late: request.complete(self._answer(request, late))
+            context,
+            params,
+            lambda late: request.complete(self._answer(request, late)),
+            short_way,
         )
         return PENDING if answer is None else self._answer(request, answer)
 
@@ -224,6 +232,31 @@ class FetchHandler:
             for each in leaders.values()
         ]
         return response
+
+
+class _ShortWay:
+    """A fetch that waits, and is answered the short way if that is possible then."""
+
+    __slots__ = ("_fetched", "_request", "_single", "_singles")
+
+    def __init__(self, singles: SingleFetches, request: Request, single: SingleRequest) -> None:
+        self._singles = singles
+        self._request = request
+        self._single = single
+        self._fetched: SingleFetched | None = None
+
+    def is_served(self) -> bool:
+        """Fetch; whether there was something to fetch in this way."""
+        self._fetched = self._singles.fetch_late(self._single)
+        return self._fetched is not None
+
+    def answer(self) -> bool:
+        """Answer with it."""
+        if self._fetched is None:
+            return False
+        request = self._request
+        request.complete(answer_single(self._fetched, self._single, request.correlation_id))
+        return True
 
 
 def _targets(message: FetchRequest, *, uses_ids: bool) -> list[FetchTarget]:
