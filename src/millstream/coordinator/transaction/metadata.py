@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from functools import lru_cache
+from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from millstream.coordinator.decision import CoordinatorRecord
@@ -11,6 +13,8 @@ from millstream.protocol.messages.transaction_records import (
     TransactionLogKey,
     TransactionLogValue,
 )
+from millstream.protocol.primitives import encode_compact_string, encode_uvarint
+from millstream.protocol.records_framing import TRANSACTION_RECORDS
 from millstream.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -24,6 +28,13 @@ EPOCH_EXHAUSTED: Final = (1 << 15) - 2
 EPOCH_BUMP_SINCE: Final = 2
 """The transaction.version from which on every transaction has an epoch of its own."""
 _VALUE_VERSION: Final = 1
+# Version, producer id, epoch, timeout, state; the partitions; last update, start, tagged fields.
+_VALUE_HEAD: Final = Struct(">hqhib")
+_VALUE_TAIL: Final = Struct(">qqB")
+_CLIENT_VERSION_TAG: Final = Struct(">BBh")
+_INT32: Final = Struct(">i")
+_NO_LIST: Final = b"\0"
+_NO_TAGS: Final = b"\0"
 
 
 class TransactionState(IntEnum):
@@ -98,6 +109,8 @@ class TransactionMetadata(NamedTuple):
 
     def record(self) -> CoordinatorRecord:
         """The record of this state."""
+        is_empty = self.state is TransactionState.EMPTY
+        topics, topic_bytes = ([], _NO_LIST) if is_empty else _topics(self.partitions)
         value = TransactionLogValue(
             producer_id=self.producer_id,
             previous_producer_id=self.previous_producer_id,
@@ -106,15 +119,33 @@ class TransactionMetadata(NamedTuple):
             transaction_timeout_ms=self.timeout_ms,
             transaction_status=int(self.state),
             # A transaction that has not begun has no list at all.
-            transaction_partitions=None
-            if self.state is TransactionState.EMPTY
-            else by_topic(self.partitions),
+            transaction_partitions=None if is_empty else topics,
             transaction_last_update_timestamp_ms=self.last_update_ms,
             transaction_start_timestamp_ms=self.start_ms,
             client_transaction_version=self.client_version,
         )
-        return CoordinatorRecord(
-            TransactionLogKey(transactional_id=self.transactional_id), value, _VALUE_VERSION
+        key, key_bytes = _key(self.transactional_id)
+        encoded = None
+        if self.previous_producer_id == self.next_producer_id == NO_PRODUCER_ID:
+            encoded = key_bytes, self._value_bytes(topic_bytes)
+        return CoordinatorRecord(key, value, _VALUE_VERSION, encoded)
+
+    def _value_bytes(self, topics: bytes) -> bytes:
+        """The value of the record, without going through a message."""
+        client_version = self.client_version
+        return b"".join(
+            (
+                _VALUE_HEAD.pack(
+                    _VALUE_VERSION,
+                    self.producer_id,
+                    self.producer_epoch,
+                    self.timeout_ms,
+                    self.state,
+                ),
+                topics,
+                _VALUE_TAIL.pack(self.last_update_ms, self.start_ms, client_version != 0),
+                _CLIENT_VERSION_TAG.pack(2, 2, client_version) if client_version else b"",
+            )
         )
 
     def tombstone(self) -> CoordinatorRecord:
@@ -141,6 +172,24 @@ def from_record(key: TransactionLogKey, value: TransactionLogValue) -> Transacti
         last_update_ms=value.transaction_last_update_timestamp_ms,
         client_version=value.client_transaction_version,
     )
+
+
+@lru_cache(maxsize=8192)  # The same producers come again and again.
+def _key(transactional_id: str) -> tuple[TransactionLogKey, bytes]:
+    key = TransactionLogKey(transactional_id=transactional_id)
+    return key, TRANSACTION_RECORDS.encode(key, None)[0]
+
+
+@lru_cache(maxsize=4096)  # And most of them with the same partitions.
+def _topics(partitions: frozenset[TopicPartition]) -> tuple[list[PartitionsSchema], bytes]:
+    """Partitions as a record has them, as a list and as bytes."""
+    topics = by_topic(partitions)
+    parts = [encode_uvarint(len(topics) + 1)]
+    for each in topics:
+        parts += (encode_compact_string(each.topic), encode_uvarint(len(each.partition_ids) + 1))
+        parts += map(_INT32.pack, each.partition_ids)
+        parts.append(_NO_TAGS)
+    return topics, b"".join(parts)
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> list[PartitionsSchema]:

@@ -14,7 +14,6 @@ from millstream.coordinator.decision import Decision, ProducerStamp
 from millstream.coordinator.timers import TimerQueue
 from millstream.coordinator.transaction import ending, initialization, membership
 from millstream.coordinator.transaction.metadata import (
-    NO_EPOCH,
     TransactionMetadata,
     TransactionState,
     from_record,
@@ -62,8 +61,8 @@ class TransactionShard:
     ) -> None:
         self.timers = TimerQueue()
         self.transactions: dict[str, TransactionMetadata] = {}
-        self._last_epochs: dict[str, tuple[ProducerStamp, int]] = {}
-        """Which epoch a producer had before it got the one of the stamp: not in the records."""
+        self._decided: tuple[object, TransactionMetadata] | None = None
+        """The last record that was made, and its state, which has more than the record keeps."""
         self._partition = partition
         self._epoch = epoch
         self._config = config
@@ -235,14 +234,14 @@ class TransactionShard:
         assert isinstance(key, TransactionLogKey)
         if value is None:
             self.transactions.pop(key.transactional_id, None)
-            self._last_epochs.pop(key.transactional_id, None)
             self.timers.cancel((key.transactional_id,))
             return
         assert isinstance(value, TransactionLogValue)
-        replayed = from_record(key, value)
-        stamp_then, last_epoch = self._last_epochs.get(key.transactional_id, (None, NO_EPOCH))
-        if stamp_then == _stamp(replayed):
-            replayed = replayed._replace(last_producer_epoch=last_epoch)
+        decided = self._decided
+        if decided is not None and decided[0] is value:
+            replayed = decided[1]
+        else:
+            replayed = from_record(key, value)
         self.transactions[key.transactional_id] = replayed
         if replayed.state is not TransactionState.ONGOING:
             self.timers.cancel((key.transactional_id,))
@@ -251,10 +250,10 @@ class TransactionShard:
         """No transaction writes to the topic of the transactions."""
 
     def _record(self, decided: TransactionMetadata) -> CoordinatorRecord:
-        """The record of a state; what it does not keep is noted for its replay."""
-        note = (_stamp(decided), decided.last_producer_epoch)
-        self._last_epochs[decided.transactional_id] = note
-        return decided.record()
+        """The record of a state, which is the one that its replay brings about."""
+        record = decided.record()
+        self._decided = (record.value, decided)
+        return record
 
     # What there is.
 

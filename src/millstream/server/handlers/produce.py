@@ -168,8 +168,6 @@ class ProduceHandler:
         if refusal is not None:
             results = [AppendResult(refusal)] * len(entries)
             return self._answer(request, message.acks, topics, results)
-        if message.transactional_id is not None:
-            request.retain()  # The records may wait for the word of the coordinator.
         appended = self._append(
             entries,
             message.acks,
@@ -180,6 +178,8 @@ class ProduceHandler:
             adds_partitions=version >= _ADDS_TO_TRANSACTION_SINCE,
         )
         if appended is None:
+            if message.transactional_id is not None and request.response is PENDING:
+                request.retain()  # The records wait for the word of the coordinator.
             return PENDING
         return self._answer(request, message.acks, topics, appended)
 
