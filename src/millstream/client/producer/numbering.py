@@ -61,8 +61,11 @@ class Numbering:
         """Whether a new batch of the lane may be numbered now."""
         if not self.has_identity or lane.is_unresolved or lane in self._to_restart:
             return False
-        # Numbers of two epochs must not be under way at once.
-        return lane.identity == self.identity or not lane.numbered
+        if not lane.numbered:
+            return True
+        # Numbers of two epochs must not be under way at once. And a broker that has nothing of us
+        # yet takes whatever number comes first: so the first one goes alone.
+        return lane.identity == self.identity and lane.last_acked_sequence >= 0
 
     def assign(self, lane: Lane, batch: ProducerBatch) -> None:
         """Give a new batch the next number."""

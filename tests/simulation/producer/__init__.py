@@ -1,0 +1,1 @@
+"""A producer against a simulated cluster: drops, delays, restarts and new leaders, from a seed."""
