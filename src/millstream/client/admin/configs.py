@@ -61,7 +61,6 @@ _SOURCES: Final = (
     "client_metrics",
     "group",
 )
-_CLIENT_METRICS_ONLY: Final = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,9 @@ from millstream.client.router import CONTROLLER, UNKNOWN_TOPIC_MS, Leader
 from millstream.errors import (
     BrokerUnreachable,
     MillstreamError,
+    NotController,
     OperationTimeout,
-    RequestTimedOut,
+    ThrottlingQuotaExceeded,
     UnknownServerError,
     UnknownTopicOrPartition,
     is_retriable,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from millstream.client.router import Target
     from millstream.client.runtime import ClientRuntime
     from millstream.network.network_client import RequestSource
+    from millstream.protocol.api import ApiKey
     from millstream.protocol.message import Message
 
 K = TypeVar("K", bound=Hashable)
@@ -37,6 +39,7 @@ V = TypeVar("V")
 
 ITEMS_PER_REQUEST_MAX: Final = 10_000
 """Above this a request is cut into several."""
+_LOOK_AGAIN_MS: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,8 @@ class ItemPlan(Generic[K, V]):
     read: Callable[[Message, Sequence[K]], Mapping[K, V | MillstreamError]]
     """What the response says of each item; raises if it says the same of all of them."""
     per_request: int = ITEMS_PER_REQUEST_MAX
+    batched_from: tuple[ApiKey, int] | None = None
+    """The version from which on one request takes several items; None: every version does."""
 
 
 class _Item:
@@ -102,16 +107,17 @@ class ItemCalls(Generic[K, V]):
                 self._fail(item, self._timeout(self._open[item]))
         else:
             for node_id, items in self._placed(now_ms).items():
-                size = self._plan.per_request
-                for start in range(0, len(items), size):
+                size = self._batch_size(node_id, now_ms)
+                for start in range(0, len(items), size) if size else ():
                     self._send(node_id, items[start : start + size], now_ms)
         self._finish_if_done()
         if self._is_finished:
             return None
         waits = [
-            each.not_before_ms
+            # Also when it is due and could not be sent: a broker is being waited for.
+            each.not_before_ms if each.not_before_ms > now_ms else now_ms + _LOOK_AGAIN_MS
             for each in self._open.values()
-            if not each.is_under_way and each.not_before_ms > now_ms
+            if not each.is_under_way
         ]
         return min([self._until_ms, *waits])
 
@@ -128,6 +134,17 @@ class ItemCalls(Generic[K, V]):
             elif place.node_id is not None:
                 placed.setdefault(place.node_id, []).append(item)
         return placed
+
+    def _batch_size(self, node_id: int, now_ms: int) -> int:
+        """How many items a request to a broker takes; 0 while its versions are not known."""
+        if self._plan.batched_from is None:
+            return self._plan.per_request
+        api, first = self._plan.batched_from
+        network = self._runtime.network
+        if not network.is_ready(node_id, now_ms) and not network.is_connected(node_id):
+            return 0  # It is being connected to, and an event will tell.
+        version = network.version_of(node_id, api)
+        return 1 if version is None or version < first else self._plan.per_request
 
     def _send(self, node_id: int, items: list[K], now_ms: int) -> None:
         try:
@@ -175,12 +192,12 @@ class ItemCalls(Generic[K, V]):
 
     def _may_go_away(self, item: K, error: MillstreamError, now_ms: int) -> bool:
         target = self._targets[item]
+        if target is CONTROLLER:
+            # It knows: what it says of an item holds, whatever asking elsewhere might bring.
+            return isinstance(error, BrokerUnreachable | NotController | ThrottlingQuotaExceeded)
         if isinstance(error, UnknownTopicOrPartition):
-            # A leader may not have heard of its topic yet. A controller has.
+            # A leader may not have heard of its topic yet.
             return isinstance(target, Leader) and now_ms - self._since_ms < UNKNOWN_TOPIC_MS
-        if isinstance(error, RequestTimedOut):
-            # The controller has begun and not finished: asking again would tell of its own work.
-            return target is not CONTROLLER
         return is_retriable(error)
 
     def _fail(self, item: K, error: MillstreamError) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from millstream.client.admin.item_calls import ItemCalls, ItemPlan
+from millstream.client.admin.item_calls import ITEMS_PER_REQUEST_MAX, ItemCalls, ItemPlan
 from millstream.client.admin.tasks import Step
 from millstream.client.router import Leader
 from millstream.errors import InvalidArgument, MillstreamError, error_for_code
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from millstream.client.router import Target
     from millstream.client.runtime import ClientRuntime
     from millstream.network.network_client import RequestSource
+    from millstream.protocol.api import ApiKey
     from millstream.protocol.message import Message
 
 K = TypeVar("K", bound="Hashable")
@@ -88,13 +89,13 @@ class Operations:
         read: Callable[[Any, Sequence[K]], Mapping[K, V | MillstreamError]],
         timeout: float | None,
         *,
-        per_request: int | None = None,
+        per_request: int = ITEMS_PER_REQUEST_MAX,
+        batched_from: tuple[ApiKey, int] | None = None,
     ) -> Outcomes[K, V]:
         """Ask about many items; each ends with a result or an error of its own."""
         step: Step[Outcomes[K, V]] = Step()
-        plan = ItemPlan(list(dict.fromkeys(items)), target, request, read)
-        if per_request is not None:
-            plan = ItemPlan(plan.items, target, request, read, per_request)
+        distinct = list(dict.fromkeys(items))
+        plan = ItemPlan(distinct, target, request, read, per_request, batched_from)
         ItemCalls(
             self._runtime,
             plan,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from millstream.client.admin.operations import Operations, error_or, raise_for
 from millstream.client.router import CONTROLLER
-from millstream.errors import InvalidArgument, MillstreamError
+from millstream.errors import InvalidArgument, MillstreamError, UnsupportedVersion
 from millstream.network.network_client import VersionedRequest
 from millstream.protocol.api import ApiKey
 from millstream.protocol.messages.alter_partition_reassignments import (
@@ -300,8 +300,6 @@ class PartitionOperations(Operations):
 def require_version(what: str, needed: int, version: int) -> None:
     """Refuse a wish that a broker is too old for, before it is sent."""
     if version < needed:
-        from millstream.errors import UnsupportedVersion
-
         raise UnsupportedVersion(
             f"{what}: this needs version {needed}, the broker speaks {version}; upgrade the broker"
         )
