@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 TROUBLE_MS = 40_000
 CALM_MS = 400_000
 """How long it may take at most until everything is done."""
+TURN_ENDS = 0.3
+"""How likely a turn of the loop ends with an event: it may see several before what it put off."""
 _KINDS = (
     ["eager"],
     ["cooperative"],
@@ -39,6 +41,7 @@ class World:
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
+        self._turns = Random(seed)
         self.schedule = Schedule()
         self.broker = SimBroker(self.schedule, self.random)
         self.network = Network(self.broker, self.schedule, self.random)
@@ -131,11 +134,13 @@ class World:
                 self.broker.coordinators.tick()
             else:
                 self.schedule.step()
-            self.broker.settle()
+            if self._turns.random() < TURN_ENDS:
+                self.broker.settle()
             self.model.check(self.broker, self.workers)
             events += 1
             if events % 50 == 0 and holds():
-                return
+                break
+        self.broker.settle()
 
     def _is_done(self) -> bool:
         """Whether every record is written, transformed and committed."""
