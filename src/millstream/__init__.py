@@ -10,8 +10,10 @@ __version__ = "0.1.0"
 
 _MODULES = {
     "Admin": "millstream.client.admin.admin",
+    "AsyncAdmin": "millstream.client.admin.async_admin",
     "AsyncConsumer": "millstream.client.consumer.async_consumer",
     "AsyncProducer": "millstream.client.producer.async_producer",
+    "AsyncRetryingConsumer": "millstream.client.retrying.async_consumer",
     "Consumer": "millstream.client.consumer.consumer",
     "ConsumerGroupMetadata": "millstream.client.groups",
     "ConsumerRecord": "millstream.records.kernel",
@@ -22,6 +24,7 @@ _MODULES = {
     "ProducerRecord": "millstream.client.producer.record",
     "RebalanceListener": "millstream.client.consumer.listeners",
     "RecordMetadata": "millstream.client.producer.record",
+    "RetryingConsumer": "millstream.client.retrying.consumer",
     "TopicPartition": "millstream.types",
 }
 """Where each public name lives; it is imported when it is first asked for."""

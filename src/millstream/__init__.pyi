@@ -1,4 +1,5 @@
 from millstream.client.admin.admin import Admin as Admin
+from millstream.client.admin.async_admin import AsyncAdmin as AsyncAdmin
 from millstream.client.consumer.async_consumer import AsyncConsumer as AsyncConsumer
 from millstream.client.consumer.consumer import Consumer as Consumer
 from millstream.client.consumer.listeners import RebalanceListener as RebalanceListener
@@ -10,6 +11,8 @@ from millstream.client.producer.interceptors import ProducerInterceptor as Produ
 from millstream.client.producer.producer import Producer as Producer
 from millstream.client.producer.record import ProducerRecord as ProducerRecord
 from millstream.client.producer.record import RecordMetadata as RecordMetadata
+from millstream.client.retrying.async_consumer import AsyncRetryingConsumer as AsyncRetryingConsumer
+from millstream.client.retrying.consumer import RetryingConsumer as RetryingConsumer
 from millstream.records.kernel import ConsumerRecord as ConsumerRecord
 from millstream.types import TopicPartition as TopicPartition
 

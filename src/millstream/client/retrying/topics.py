@@ -63,6 +63,11 @@ class RetryTopics:
         """Where records end that no retry has helped."""
         return f"{topic}.{self._group}.dead"
 
+    def made_for(self, topic: str) -> tuple[str, ...]:
+        """The topics that exist for a topic's failures."""
+        retries = (self.name(topic, stage) for stage in range(1, self.stages + 1))
+        return (*retries, self.dead_letters(topic))
+
     def place_of(self, name: str) -> Place:
         """What a topic that is consumed is about."""
         return self._places[name]

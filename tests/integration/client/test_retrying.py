@@ -1,0 +1,203 @@
+"""The retrying consumers with a real broker: retries in time, dead letters, restarts."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from millstream import Consumer, Producer, TopicPartition
+from millstream.client.retrying.async_consumer import AsyncRetryingConsumer
+from millstream.client.retrying.consumer import RetryingConsumer
+from millstream.client.retrying.seen import MemorySeen
+from millstream.errors import InvalidArgument, UnknownTopicOrPartition
+from millstream.testing import EmbeddedBroker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from millstream.client.retrying.attempt import Attempt
+
+pytestmark = pytest.mark.integration
+
+DELAYS = (0.1, 0.2)
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker() as running:
+        yield running
+
+
+@pytest.fixture
+def topic(broker: EmbeddedBroker, request: pytest.FixtureRequest) -> str:
+    name = f"t{abs(hash(request.node.name))}"
+    with Producer(broker.bootstrap_servers) as producer:
+        for number in range(10):
+            producer.send(name, f"{number}", key=f"k{number}")
+        producer.flush()
+    return name
+
+
+def read_all(broker: EmbeddedBroker, topic: str, count: int) -> list[Any]:
+    """The first records of a topic with one partition."""
+    with Consumer(broker.bootstrap_servers, isolation_level="read_committed") as consumer:
+        partition = TopicPartition(topic, 0)
+        consumer.assign([partition])
+        consumer.seek(partition, 0)
+        found: list[Any] = []
+        while len(found) < count:
+            polled = consumer.poll(5.0)
+            assert polled, f"{len(found)} of {count} records came"
+            found += polled
+        return found
+
+
+class Handler:
+    """Fails for odd numbers as often as it is told to."""
+
+    def __init__(self, failures: int) -> None:
+        self.attempts: dict[str, int] = {}
+        self.done: list[str] = []
+        self._failures = failures
+
+    def __call__(self, attempt: Attempt) -> None:
+        self.attempts[attempt.value] = attempt.number
+        if int(attempt.value) % 2 and attempt.number <= self._failures:
+            raise ValueError(f"{attempt.value} is odd")
+        self.done.append(attempt.value)
+
+
+def run(broker: EmbeddedBroker, topic: str, handler: Handler, face: str, **settings: Any) -> Any:
+    """Run until nothing is left to do, in either face."""
+    options: Any = {
+        "group_id": "g",
+        "retry_delays": DELAYS,
+        "value_deserializer": "str",
+    } | settings
+    if face == "blocking":
+        return RetryingConsumer(broker.bootstrap_servers, topic, handler, **options).run(
+            idle_timeout=0.6
+        )
+
+    async def handle(attempt: Attempt) -> None:
+        handler(attempt)
+
+    consumer = AsyncRetryingConsumer(broker.bootstrap_servers, topic, handle, **options)
+    return asyncio.run(consumer.run(idle_timeout=0.6))
+
+
+@pytest.mark.parametrize("face", ["blocking", "asyncio"])
+@pytest.mark.parametrize("is_transactional", [False, True])
+def test_a_failure_is_tried_again_until_it_succeeds(
+    broker: EmbeddedBroker, topic: str, face: str, *, is_transactional: bool
+) -> None:
+    handler = Handler(failures=2)
+    settings = {"transactional_id": f"x{topic}"} if is_transactional else {}
+
+    counts = run(broker, topic, handler, face, **settings)
+
+    assert sorted(handler.done) == [str(number) for number in range(10)]
+    assert handler.attempts == {str(n): 3 if n % 2 else 1 for n in range(10)}
+    assert (counts.handled, counts.retried, counts.dead) == (10, 10, 0)
+
+
+@pytest.mark.parametrize("face", ["blocking", "asyncio"])
+def test_what_fails_for_good_is_found_among_the_dead(
+    broker: EmbeddedBroker, topic: str, face: str
+) -> None:
+    counts = run(broker, topic, Handler(failures=99), face)
+
+    assert (counts.handled, counts.retried, counts.dead) == (5, 10, 5)
+    dead = read_all(broker, f"{topic}.g.dead", 5)
+    assert sorted(record.value for record in dead) == [b"1", b"3", b"5", b"7", b"9"]
+    told = dict(dead[0].headers)
+    assert told["millstream.retry.topic"] == topic.encode()
+    assert told["millstream.retry.failures"] == b"3"
+    assert told["millstream.retry.error.type"] == b"builtins.ValueError"
+    assert b"is odd" in told["millstream.retry.error.message"]
+
+
+def test_a_restart_goes_on_where_it_was(broker: EmbeddedBroker, topic: str) -> None:
+    handler = Handler(failures=0)
+    run(broker, topic, handler, "blocking")
+
+    run(broker, topic, handler, "blocking")
+
+    assert len(handler.done) == 10
+
+
+def test_it_can_be_stopped_from_another_thread_and_loses_nothing(
+    broker: EmbeddedBroker, topic: str
+) -> None:
+    done: list[str] = []
+    reached = threading.Event()
+
+    def handle(attempt: Attempt) -> None:
+        done.append(attempt.value)
+        if len(done) == 4:
+            reached.set()
+            consumer.stop()
+
+    consumer = RetryingConsumer(
+        broker.bootstrap_servers, topic, handle, group_id="g", value_deserializer="str"
+    )
+    thread = threading.Thread(target=consumer.run)
+    thread.start()
+    assert reached.wait(20)
+    thread.join(20)
+
+    assert len(done) == 4
+    rest = Handler(failures=0)
+    run(broker, topic, rest, "blocking")
+    assert sorted(done + rest.done) == [str(number) for number in range(10)]
+
+
+def test_records_that_mean_the_same_are_handled_once(broker: EmbeddedBroker, topic: str) -> None:
+    with Producer(broker.bootstrap_servers) as producer:
+        producer.send(topic, "3", key="k3")
+    handler = Handler(failures=0)
+
+    counts = run(
+        broker,
+        topic,
+        handler,
+        "blocking",
+        seen=MemorySeen(),
+        identify=lambda attempt: attempt.key,
+    )
+
+    assert handler.done.count("3") == 1
+    assert counts.duplicates == 1
+
+
+def test_environments_do_not_mix(broker: EmbeddedBroker) -> None:
+    for environment in ("staging", "production"):
+        with Producer(broker.bootstrap_servers, environment=environment) as producer:
+            producer.send("shared", "1" if environment == "staging" else "2")
+    handler = Handler(failures=99)
+
+    run(broker, "shared", handler, "blocking", common={"environment": "staging"})
+
+    assert handler.attempts == {"1": 3}
+    assert len(read_all(broker, "staging.shared.g.dead", 1)) == 1
+
+
+def test_a_topic_that_is_not_there_is_told(broker: EmbeddedBroker) -> None:
+    with pytest.raises(UnknownTopicOrPartition):
+        RetryingConsumer(broker.bootstrap_servers, "absent", print, group_id="g").run()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"group_id": ""},
+        {"group_id": "g", "retry_delays": (-1.0,)},
+        {"group_id": "g", "identify": lambda attempt: attempt.key},
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(settings: Any) -> None:
+    with pytest.raises(InvalidArgument):
+        RetryingConsumer("localhost:1", "t", print, **settings)
