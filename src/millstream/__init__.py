@@ -9,11 +9,13 @@ from __future__ import annotations
 __version__ = "0.1.0"
 
 _MODULES = {
+    "AcknowledgeType": "millstream.client.share_consumer.acknowledgements",
     "Admin": "millstream.client.admin.admin",
     "AsyncAdmin": "millstream.client.admin.async_admin",
     "AsyncConsumer": "millstream.client.consumer.async_consumer",
     "AsyncProducer": "millstream.client.producer.async_producer",
     "AsyncRetryingConsumer": "millstream.client.retrying.async_consumer",
+    "AsyncShareConsumer": "millstream.client.share_consumer.async_share_consumer",
     "Consumer": "millstream.client.consumer.consumer",
     "ConsumerGroupMetadata": "millstream.client.groups",
     "ConsumerRecord": "millstream.records.kernel",
@@ -25,6 +27,8 @@ _MODULES = {
     "RebalanceListener": "millstream.client.consumer.listeners",
     "RecordMetadata": "millstream.client.producer.record",
     "RetryingConsumer": "millstream.client.retrying.consumer",
+    "ShareConsumer": "millstream.client.share_consumer.share_consumer",
+    "ShareRecord": "millstream.client.share_consumer.share_record",
     "TopicPartition": "millstream.types",
 }
 """Where each public name lives; it is imported when it is first asked for."""

@@ -13,6 +13,12 @@ from millstream.client.producer.record import ProducerRecord as ProducerRecord
 from millstream.client.producer.record import RecordMetadata as RecordMetadata
 from millstream.client.retrying.async_consumer import AsyncRetryingConsumer as AsyncRetryingConsumer
 from millstream.client.retrying.consumer import RetryingConsumer as RetryingConsumer
+from millstream.client.share_consumer.acknowledgements import AcknowledgeType as AcknowledgeType
+from millstream.client.share_consumer.async_share_consumer import (
+    AsyncShareConsumer as AsyncShareConsumer,
+)
+from millstream.client.share_consumer.share_consumer import ShareConsumer as ShareConsumer
+from millstream.client.share_consumer.share_record import ShareRecord as ShareRecord
 from millstream.records.kernel import ConsumerRecord as ConsumerRecord
 from millstream.types import TopicPartition as TopicPartition
 

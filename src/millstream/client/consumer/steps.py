@@ -11,13 +11,26 @@ import asyncio
 import contextlib
 import inspect
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    from millstream.client.consumer.fetch_buffer import FetchBuffer
     from millstream.client.futures import Waiter
 
 T = TypeVar("T")
+
+
+class Changing(Protocol):
+    """What the I/O thread changes and the application waits for: a `FetchBuffer`, for one."""
+
+    def wait(self, is_reached: Callable[[], bool], timeout_s: float | None) -> None:
+        """Block until something changes, unless it is as wanted already."""
+        ...
+
+    def call_on_change(
+        self, is_reached: Callable[[], bool], callback: Callable[[], None] | None
+    ) -> bool:
+        """Have a callback called once, from any thread; False if it is as wanted already."""
+        ...
 
 
 class AwaitResult(NamedTuple):
@@ -46,7 +59,7 @@ Step: TypeAlias = AwaitResult | AwaitChange | Invoke
 Steps: TypeAlias = Generator[Step, Any, T]
 
 
-def perform(steps: Steps[T], buffer: FetchBuffer) -> T:
+def perform(steps: Steps[T], buffer: Changing) -> T:
     """Perform the steps on this thread, blocking where they wait."""
     answer: Any = None
     error: BaseException | None = None
@@ -68,7 +81,7 @@ def perform(steps: Steps[T], buffer: FetchBuffer) -> T:
             error = raised
 
 
-async def perform_async(steps: Steps[T], buffer: FetchBuffer) -> T:
+async def perform_async(steps: Steps[T], buffer: Changing) -> T:
     """Perform the steps in an event loop; what the user gave may be a coroutine function."""
     answer: Any = None
     error: BaseException | None = None
@@ -92,7 +105,7 @@ async def perform_async(steps: Steps[T], buffer: FetchBuffer) -> T:
             error = raised
 
 
-async def _wait_for_change(step: AwaitChange, buffer: FetchBuffer) -> None:
+async def _wait_for_change(step: AwaitChange, buffer: Changing) -> None:
     loop = asyncio.get_running_loop()
     changed = asyncio.Event()
 

@@ -1,0 +1,133 @@
+"""`AsyncShareConsumer`: takes records of a share group one by one, in an event loop.
+
+The same session as `ShareConsumer` has, with its own I/O thread: locks and membership do not depend
+on the loop being free.
+"""
+
+# A timeout says how long a broker is waited for; it does not cancel as asyncio.timeout does.
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from millstream.client.consumer.steps import perform_async
+from millstream.client.share_consumer.face import ShareConsumerFace
+from millstream.errors import ConcurrentUse
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator, Sequence
+    from types import TracebackType
+    from typing import Self, Unpack
+
+    from millstream.client.consumer.steps import Steps
+    from millstream.client.share_consumer.config import ShareConsumerSettings
+    from millstream.client.share_consumer.share_record import ShareRecord
+    from millstream.errors import MillstreamError
+    from millstream.types import TopicPartition
+
+T = TypeVar("T")
+
+
+class AsyncShareConsumer(ShareConsumerFace):
+    """Takes records that nobody else of its group has: the twin of `ShareConsumer`.
+
+    >>> async with AsyncShareConsumer("localhost:9092", "jobs", group_id="workers") as consumer:
+    ...     async for record in consumer:
+    ...         await work(record.value)
+
+    What waits is a coroutine. The acknowledgement callback may be a coroutine function.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str | Sequence[str],
+        *topics: str,
+        **settings: Unpack[ShareConsumerSettings],
+    ) -> None:
+        """`topics` are subscribed to; see ShareConsumerSettings for the settings."""
+        self._prepare()
+        self._open(bootstrap, topics, settings)
+
+    def _prepare(self) -> None:
+        self._user: asyncio.Task[Any] | None = None
+        self._depth = 0
+        self._unread: list[ShareRecord] = []
+
+    @contextmanager
+    def _use(self) -> Iterator[None]:
+        self._session.thread.check_usable()
+        with self._taken():
+            yield
+
+    @contextmanager
+    def _taken(self) -> Iterator[None]:
+        task = _current_task()
+        if self._depth and self._user is not task:
+            raise ConcurrentUse(
+                "another task is using this consumer; only wakeup() may be called meanwhile"
+            )
+        self._user = task
+        self._depth += 1
+        try:
+            yield
+        finally:
+            self._depth -= 1
+
+    async def _perform(self, steps: Steps[T]) -> T:
+        with self._use():
+            return await perform_async(steps, self._session.buffer)
+
+    async def poll(
+        self, timeout: float | None = 1.0, *, max_records: int | None = None
+    ) -> list[ShareRecord]:
+        """The next records: at once what is here, else what arrives within `timeout` seconds."""
+        count = max_records or self._session.config.max_poll_records
+        return await self._perform(self._session.poll(timeout, count))
+
+    async def __aiter__(self) -> AsyncIterator[ShareRecord]:
+        """Every record, waiting for the next for ever."""
+        self._session.unread = lambda: self._unread
+        while True:
+            while self._unread:
+                yield self._unread.pop()
+            self._unread = (await self.poll(None))[::-1]
+
+    async def commit(
+        self, timeout: float | None = None
+    ) -> dict[TopicPartition, MillstreamError | None]:
+        """Tell the brokers what was acknowledged, and wait; an error for partitions that failed."""
+        return await self._perform(self._session.commit(self._session.timeout_s(timeout)))
+
+    async def unsubscribe(self, timeout: float | None = None) -> None:
+        """Leave the group; what was not acknowledged goes back to it."""
+        await self._perform(self._session.unsubscribe(self._session.timeout_s(timeout)))
+
+    async def close(self, timeout: float | None = 30.0) -> None:
+        """Acknowledge what is left to, leave the group, end the thread. Again is fine."""
+        await self._close(timeout, accepts_rest=True)
+
+    async def _close(self, timeout: float | None, *, accepts_rest: bool) -> None:
+        with self._taken():
+            seconds = self._session.timeout_s(timeout)
+            steps = self._session.close(seconds, accepts_rest=accepts_rest)
+            await perform_async(steps, self._session.buffer)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._close(30.0, accepts_rest=exc is None)
+
+
+def _current_task() -> asyncio.Task[Any] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None

@@ -1,0 +1,104 @@
+"""What the blocking and the asyncio share consumer have in common: all that does not wait."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+from millstream.client.config import settings_from_dotted, settings_from_kwargs
+from millstream.client.share_consumer.acknowledgements import as_acknowledge_type
+from millstream.client.share_consumer.config import ShareConsumerConfig
+from millstream.client.share_consumer.share_session import ShareSession
+from millstream.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from contextlib import AbstractContextManager
+    from typing import Self
+
+    from millstream.client.share_consumer.acknowledgements import AcknowledgeType, OnAcknowledged
+    from millstream.client.share_consumer.share_record import ShareRecord
+
+
+class ShareConsumerFace(ABC):
+    """The part of a share consumer that never waits."""
+
+    _session: ShareSession
+
+    def _open(
+        self, bootstrap: str | Sequence[str], topics: Sequence[str], settings: Mapping[str, Any]
+    ) -> None:
+        if "bootstrap_servers" in settings:
+            raise InvalidArgument("give the bootstrap addresses once, as the first argument")
+        given = {"bootstrap_servers": bootstrap, **settings}
+        self._start(settings_from_kwargs(ShareConsumerConfig, given), topics)
+
+    def _start(self, config: ShareConsumerConfig, topics: Sequence[str]) -> None:
+        # The addresses and the environment are checked here, before a thread is started.
+        _ = config.bootstrap, config.isolation
+        if not config.group_id:
+            raise InvalidArgument("group_id: a share consumer needs the name of its group")
+        self._session = ShareSession(config)
+        if topics:
+            try:
+                self.subscribe(topics)
+            except BaseException:
+                self._session.thread.stop()
+                raise
+
+    @classmethod
+    def from_config(cls, properties: Mapping[str, Any], topics: Sequence[str] = ()) -> Self:
+        """A share consumer from Kafka's own names: `{"bootstrap.servers": ..., ...}`."""
+        made = cls.__new__(cls)
+        made._prepare()
+        made._start(settings_from_dotted(ShareConsumerConfig, properties), topics)
+        return made
+
+    @abstractmethod
+    def _prepare(self) -> None:
+        """What a new object needs before its session."""
+
+    @abstractmethod
+    def _use(self) -> AbstractContextManager[None]:
+        """Held while a call runs; raises ConcurrentUse, ClientClosed or ForkedClient."""
+
+    def subscribe(self, topics: str | Iterable[str]) -> None:
+        """Read topics as a member of the share group, instead of those before."""
+        with self._use():
+            self._session.subscribe([topics] if isinstance(topics, str) else list(topics))
+
+    def subscription(self) -> frozenset[str]:
+        """The topics that are subscribed to."""
+        return self._session.topics
+
+    def acknowledge(self, record: ShareRecord, kind: AcknowledgeType | str = "accept") -> None:
+        """Say what became of a record: "accept", "release", "reject" or "renew".
+
+        The brokers hear of it with the next poll or commit. A record that was renewed stays in
+        hand, with a new lock, until something else is said of it.
+        """
+        with self._use():
+            self._session.acknowledge(record, as_acknowledge_type(kind))
+
+    def commit_async(self) -> None:
+        """Have the brokers told soon what was acknowledged; the callback hears the outcome."""
+        with self._use():
+            self._session.commit_async()
+
+    def set_acknowledgement_callback(self, callback: OnAcknowledged | None) -> None:
+        """Have `callback(offsets_by_partition, error)` called when brokers have answered.
+
+        It is called in a later call of this consumer's; an error says that the records will be
+        delivered again.
+        """
+        with self._use():
+            self._session.on_acknowledged = callback
+
+    @property
+    def acquisition_lock_timeout(self) -> float | None:
+        """For how many seconds a record is this consumer's alone; None until the first answer."""
+        return self._session.lock_timeout_s
+
+    def wakeup(self) -> None:
+        """Have a `poll` that waits, or the next one, raise Wakeup. From any thread."""
+        self._session.wakeup()

@@ -1,0 +1,123 @@
+"""`ShareConsumer`: takes records of a share group one by one, blocking.
+
+It performs the steps of `ShareSession` on the thread that calls; everything that asks brokers
+happens on the session's I/O thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+from millstream.client.consumer.steps import perform
+from millstream.client.share_consumer.face import ShareConsumerFace
+from millstream.errors import ConcurrentUse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from types import TracebackType
+    from typing import Self, Unpack
+
+    from millstream.client.consumer.steps import Steps
+    from millstream.client.share_consumer.config import ShareConsumerSettings
+    from millstream.client.share_consumer.share_record import ShareRecord
+    from millstream.errors import MillstreamError
+    from millstream.types import TopicPartition
+
+T = TypeVar("T")
+
+
+class ShareConsumer(ShareConsumerFace):
+    """Takes records that nobody else of its group has, and says what became of each.
+
+    >>> with ShareConsumer("localhost:9092", "jobs", group_id="workers") as consumer:
+    ...     for record in consumer:
+    ...         work(record.value)
+
+    A record is accepted with the next poll, unless something else was said of it before. Closing
+    accepts what was read; a `with` block that ends with an exception gives it back instead.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str | Sequence[str],
+        *topics: str,
+        **settings: Unpack[ShareConsumerSettings],
+    ) -> None:
+        """`topics` are subscribed to; see ShareConsumerSettings for the settings."""
+        self._prepare()
+        self._open(bootstrap, topics, settings)
+
+    def _prepare(self) -> None:
+        self._lock = threading.RLock()
+        self._unread: list[ShareRecord] = []
+
+    @contextmanager
+    def _use(self) -> Iterator[None]:
+        with self._taken():
+            self._session.thread.check_usable()
+            yield
+
+    @contextmanager
+    def _taken(self) -> Iterator[None]:
+        if not self._lock.acquire(blocking=False):
+            raise ConcurrentUse(
+                "another thread is using this consumer; only wakeup() may be called meanwhile"
+            )
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+    def _perform(self, steps: Steps[T]) -> T:
+        with self._use():
+            return perform(steps, self._session.buffer)
+
+    def poll(
+        self, timeout: float | None = 1.0, *, max_records: int | None = None
+    ) -> list[ShareRecord]:
+        """The next records: at once what is here, else what arrives within `timeout` seconds.
+
+        An empty list when nothing came; None waits for ever. Records of the poll before count as
+        accepted, or must have been acknowledged, by `share_acknowledgement_mode`.
+        """
+        count = max_records or self._session.config.max_poll_records
+        return self._perform(self._session.poll(timeout, count))
+
+    def __iter__(self) -> Iterator[ShareRecord]:
+        """Every record, waiting for the next for ever; a loop can be left and taken up again."""
+        self._session.unread = lambda: self._unread
+        while True:
+            # From the end, because taking the last of a list moves nothing.
+            while self._unread:
+                yield self._unread.pop()
+            self._unread = self.poll(None)[::-1]
+
+    def commit(self, timeout: float | None = None) -> dict[TopicPartition, MillstreamError | None]:
+        """Tell the brokers what was acknowledged, and wait; an error for partitions that failed."""
+        return self._perform(self._session.commit(self._session.timeout_s(timeout)))
+
+    def unsubscribe(self, timeout: float | None = None) -> None:
+        """Leave the group; what was not acknowledged goes back to it."""
+        self._perform(self._session.unsubscribe(self._session.timeout_s(timeout)))
+
+    def close(self, timeout: float | None = 30.0) -> None:
+        """Acknowledge what is left to, leave the group, end the thread. Again is fine."""
+        self._close(timeout, accepts_rest=True)
+
+    def _close(self, timeout: float | None, *, accepts_rest: bool) -> None:
+        with self._taken():
+            seconds = self._session.timeout_s(timeout)
+            perform(self._session.close(seconds, accepts_rest=accepts_rest), self._session.buffer)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._close(30.0, accepts_rest=exc is None)
