@@ -14,7 +14,7 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 KERNEL = Path("src/millstream/_accel")
-LINUX_ONLY = {"client_selector", "record_accumulator"}  # Elsewhere their plain twins run.
+LINUX_ONLY = {"client_selector", "file_sender", "record_accumulator"}  # Elsewhere their plain twins run.
 
 
 class BuildKernel(build_ext):

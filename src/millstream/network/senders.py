@@ -14,12 +14,20 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol
 
+from millstream import _accel
+from millstream.network.pacing import stop_pacing
+
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, WriteTransport
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from millstream.network.request import FileRegion, ResponsePart
     from millstream.types import ReadableBuffer
+
+_send_region: Callable[[int, ReadableBuffer, int, int, int, ReadableBuffer], int] | None = None
+if _accel.COMPILED:
+    with suppress(ImportError):  # It is for Linux only.
+        from millstream._accel.file_sender import send_region as _send_region
 
 SENDFILE_BYTES_MIN: Final = 128 * 1024
 """Below this, reading a file region and sending it with its neighbours is cheaper.
@@ -32,16 +40,14 @@ _GATHER_PARTS_MAX: Final = 256
 """What one call sends; the system takes no more than 1024 parts."""
 TURN_BYTES_MAX: Final = 4 * 1024 * 1024
 """What one connection may send before the others get their turn."""
+_FRAMED_PARTS: Final = 3
+"""What is before a region, the region, and what is behind it."""
 LOW_WATER_BYTES: Final = 64 * 1024
 HIGH_WATER_BYTES: Final = 256 * 1024
 
 ALL: Final = None
 _MORE_FOLLOWS: Final[int] = getattr(socket, "MSG_MORE", 0)
 _NOT_SENDABLE: Final = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP})
-_INTERNET: Final = (socket.AF_INET, socket.AF_INET6)
-_TCP_CONGESTION: Final[int] = getattr(socket, "TCP_CONGESTION", -1)
-_PACING, _NOT_PACING = b"bbr", b"reno"
-"""What sends at a pace it has measured, and what every Linux has and lets everybody choose."""
 _BUFFER_TYPES: Final = (bytes, bytearray, memoryview)
 
 
@@ -123,16 +129,6 @@ def _cut_short(region: FileRegion) -> OSError:
     )
 
 
-def _stop_pacing(sock: socket.socket) -> None:
-    """Within one machine nothing is congested; a timer for each 64 KiB costs more than they do."""
-    is_pacing: bytes = b""
-    with suppress(OSError):
-        if sock.family in _INTERNET and sock.getpeername()[0] == sock.getsockname()[0]:
-            is_pacing = sock.getsockopt(socket.IPPROTO_TCP, _TCP_CONGESTION, 16)
-        if is_pacing.startswith(_PACING):
-            sock.setsockopt(socket.IPPROTO_TCP, _TCP_CONGESTION, _NOT_PACING)
-
-
 class SocketSender(Sender):
     """Writes to a plain socket. The transport above it never writes, it only reads.
 
@@ -159,7 +155,7 @@ class SocketSender(Sender):
         self._offset = 0  # How much of the part at the head was sent.
         self._duplicate = -1
         self._can_sendfile = True
-        _stop_pacing(sock)
+        stop_pacing(sock)
 
     def send(self, data: bytes) -> None:
         """The common case: small answers, taken whole by the kernel."""
@@ -184,7 +180,8 @@ class SocketSender(Sender):
             self._enqueue(parts)
             return
         try:
-            sent = self._send_small(parts)
+            is_framed = len(parts) == _FRAMED_PARTS and _send_region is not None
+            sent = self._send_framed(parts) if is_framed else self._send_small(parts)
         except (BlockingIOError, InterruptedError):
             sent = 0
         except OSError as error:
@@ -194,6 +191,21 @@ class SocketSender(Sender):
             self._enqueue(parts)
             self._note_sent(sent)
             self._flush()
+
+    def _send_framed(self, parts: Sequence[ResponsePart]) -> int | None:
+        """An answer with one region: if that is large, its three parts in one compiled call."""
+        head, region, tail = parts
+        if not (isinstance(head, _BUFFER_TYPES) and isinstance(tail, _BUFFER_TYPES)):
+            return self._send_small(parts)
+        if isinstance(region, _BUFFER_TYPES) or not self._is_for_sendfile(region):
+            return self._send_small(parts)
+        assert _send_region is not None
+        source = region.fileno(), region.position, region.length
+        sent = _send_region(self._socket.fileno(), head, *source, tail)
+        if sent < len(head) + region.length + len(tail):
+            return sent
+        self.bytes_sent += sent
+        return ALL
 
     def _send_small(self, parts: Sequence[ResponsePart]) -> int | None:
         """The common case: parts that fit into one call; how much was sent, or `ALL`."""

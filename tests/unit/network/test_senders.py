@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import random
 import socket
-from contextlib import closing
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -136,6 +135,7 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
     kernel = Kernel()
     system = SimpleNamespace(sendfile=kernel.sendfile, dup=kernel.dup, close=lambda _: None)
     monkeypatch.setattr(senders, "os", system)
+    monkeypatch.setattr(senders, "_send_region", None)
     return kernel
 
 
@@ -366,27 +366,3 @@ def test_a_transport_learns_of_a_file_that_was_cut(kernel: Kernel) -> None:
     sender.send_parts([region])
 
     assert "a file ends inside" in str(owner.errors[0])
-
-
-def congestion_control(sock: socket.socket, *chosen: bytes) -> bytes:
-    """How a socket avoids congestion; with a name, from now on."""
-    for name in chosen:
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, name)
-    return sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0")
-
-
-@pytest.mark.skipif(not hasattr(socket, "TCP_CONGESTION"), reason="Linux has the choice")
-@pytest.mark.parametrize(("before", "after"), [(b"bbr", b"reno"), (b"reno", b"reno")])
-def test_nothing_is_sent_at_a_pace_within_one_machine(before: bytes, after: bytes) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        client = socket.create_connection(listener.getsockname())
-        sock, _ = listener.accept()
-    with closing(client), closing(sock):
-        try:
-            congestion_control(sock, before)
-        except OSError:
-            pytest.skip(f"this machine has no {before.decode()}")
-
-        SocketSender(Owner(), cast("Any", None), sock)
-
-        assert congestion_control(sock) == after
