@@ -1,0 +1,1 @@
+"""Producers against an embedded broker."""
