@@ -12,6 +12,7 @@ _MODULES = {
     "AcknowledgeType": "millstream.client.share_consumer.acknowledgements",
     "Admin": "millstream.client.admin.admin",
     "AsyncAdmin": "millstream.client.admin.async_admin",
+    "AsyncAdmin": "millstream.client.admin.async_admin",
     "AsyncConsumer": "millstream.client.consumer.async_consumer",
     "AsyncProducer": "millstream.client.producer.async_producer",
     "AsyncRetryingConsumer": "millstream.client.retrying.async_consumer",

@@ -1,5 +1,6 @@
 from millstream.client.admin.admin import Admin as Admin
 from millstream.client.admin.async_admin import AsyncAdmin as AsyncAdmin
+from millstream.client.admin.async_admin import AsyncAdmin as AsyncAdmin
 from millstream.client.consumer.async_consumer import AsyncConsumer as AsyncConsumer
 from millstream.client.consumer.consumer import Consumer as Consumer
 from millstream.client.consumer.listeners import RebalanceListener as RebalanceListener
