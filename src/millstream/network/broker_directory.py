@@ -62,6 +62,13 @@ class BrokerDirectory:
         link = self._links.get(node_id)
         return link is not None and link.state is LinkState.READY
 
+    def express_connection(self, node_id: int, now_ms: int) -> int:
+        """The connection on which the selector may send by itself; 0 if there is none for now."""
+        link = self._links.get(node_id)
+        if link is None or link.state is not LinkState.READY or link.is_throttled(now_ms):
+            return 0
+        return link.connection_id
+
     def connection_delay_ms(self, node_id: int, now_ms: int) -> int:
         """How long until it makes sense to try again; 0 if a request may be sent now."""
         link = self._links.get(node_id)

@@ -87,6 +87,8 @@ class InFlight(NamedTuple):
     on_frame: OnFrame | None
     order_id: int = 0
     """The standing order that it belongs to; 0 for an ordinary request."""
+    is_express: bool = False
+    """Whether the selector sent it by itself, within its own limit of requests in flight."""
 
     def fail(self, error: MillstreamError, now_ms: int) -> None:
         """End it."""
@@ -223,7 +225,7 @@ class BrokerLink:
     @property
     def orders_in_flight(self) -> int:
         """How many of the requests in flight the selector sent by itself."""
-        return sum(1 for each in self.in_flight.values() if each.order_id)
+        return sum(1 for each in self.in_flight.values() if each.order_id or each.is_express)
 
     def move_to(self, state: LinkState) -> None:
         """Change the state; only legal ways."""

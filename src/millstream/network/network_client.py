@@ -28,6 +28,7 @@ from millstream.network.broker_link import (
 )
 from millstream.network.client_config import NetworkClientConfig
 from millstream.network.client_selector import Connected, Disconnected, Received, Repeated
+from millstream.network.express_requests import ExpressRequests
 from millstream.network.handshake import FIRST_VERSION, AskAgain, read_versions, versions_request
 from millstream.network.request_framing import RequestFraming
 from millstream.network.standing_orders import StandingOrders
@@ -73,6 +74,8 @@ class NetworkClient(BrokerDirectory):
         self._next_connection_id = 1
         self._framing = RequestFraming(config.client_id)
         self._orders = StandingOrders(selector, self._framing)
+        self.express = ExpressRequests(self._framing)
+        """Requests that the selector takes and sends by itself."""
 
     def is_ready(self, node_id: int, now_ms: int) -> bool:
         """Whether a request would be sent at once; begins to connect if that is what is missing."""
@@ -160,7 +163,7 @@ class NetworkClient(BrokerDirectory):
         """Take what the selector has seen. Events of connections that were given up are stale."""
         for event in events:
             link = self._by_connection.get(event.connection_id)
-            if link is None:
+            if self.express.note_sent(link, event, now_ms) or link is None:
                 continue
             if type(event) is Received:
                 self._on_frame(link, event.frame, now_ms)

@@ -16,8 +16,11 @@ if TYPE_CHECKING:
     from millstream.protocol.api import ApiKey
     from millstream.types import ReadableBuffer
 
+FIRST_EXPRESS_CORRELATION_ID: Final = 1 << 29
+"""Requests that the selector takes by itself count from here, up to the standing orders."""
+
 FIRST_ORDER_CORRELATION_ID: Final = 1 << 30
-"""Standing orders count from here, other requests from 1."""
+"""Standing orders count from here, ordinary requests from 1."""
 
 _IDS_PER_ORDER: Final = 1 << 16
 """How many ids a standing order has to itself until it meets another one's."""
@@ -40,7 +43,7 @@ class RequestFraming:
     def next_id(self) -> int:
         """A correlation id for an ordinary request."""
         taken = self._next_id
-        self._next_id = taken + 1 if taken + 1 < FIRST_ORDER_CORRELATION_ID else 1
+        self._next_id = taken + 1 if taken + 1 < FIRST_EXPRESS_CORRELATION_ID else 1
         return taken
 
     @staticmethod

@@ -75,6 +75,13 @@ class BatchFilling:
         while self._first_size > _FIRST_SIZE_MAX:
             self._first_size = (self._first_size + 1) // 2
 
+    def _new_topic(self, name: str) -> TopicQueues:
+        return TopicQueues(name)
+
+    def _hurries(self) -> bool:
+        """Whether nothing may linger."""
+        return bool(self._flushes or self._closed_error is not None or self._pool.has_waiters)
+
     def _open_queues(self) -> list[PartitionQueue]:
         return [
             queue

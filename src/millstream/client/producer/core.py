@@ -18,6 +18,7 @@ from millstream.client.groups import ConsumerGroupMetadata, OffsetAndMetadata
 from millstream.client.io_thread import IoThread
 from millstream.client.producer.completions import Completions
 from millstream.client.producer.dispatcher import DispatcherThread
+from millstream.client.producer.express import Express, open_express
 from millstream.client.producer.interceptors import make_chain
 from millstream.client.producer.native_accumulator import make_accumulator
 from millstream.client.producer.numbering import Numbering
@@ -113,8 +114,9 @@ class ProducerCore:
         self.name = f"millstream-producer-{next(_numbers)}"
         clock = clock or SystemClock()
         random = random or Random()
+        selector = selector or open_client_selector()
         self.runtime = ClientRuntime(
-            selector or open_client_selector(),
+            selector,
             clock,
             config,
             random,
@@ -137,7 +139,7 @@ class ProducerCore:
             ignores_keys=config.partitioner_ignore_keys,
             is_adaptive=config.partitioner_adaptive_partitioning_enable,
         )
-        self._assemble(random)
+        self._assemble(random, selector)
         self.io = IoThread(self.runtime, self.name)
         self.interceptors = make_chain(config.interceptors)
         self._partitioner = resolve_partitioner(config.partitioner)
@@ -152,7 +154,7 @@ class ProducerCore:
         """Whether nothing is to be done to records but to append them."""
         _cores.add(self)
 
-    def _assemble(self, random: Random) -> None:
+    def _assemble(self, random: Random, selector: ClientSelector) -> None:
         config, runtime = self.config, self.runtime
         numbering: Numbering | None = None
         if config.is_idempotent:
@@ -169,6 +171,16 @@ class ProducerCore:
             random,
             numbering,
         )
+        parts = Express.Parts(
+            runtime.network,
+            runtime.metadata,
+            self.topics,
+            SenderConfig.of(config),
+            numbering,
+            self.sender.on_answer,
+        )
+        in_flight_max = config.max_in_flight_requests_per_connection
+        self.sender.express = open_express(self.accumulator, selector, parts, in_flight_max)
         self.transactions: TransactionManager | None = None
         if config.transactional_id is not None:
             assert numbering is not None

@@ -36,12 +36,7 @@ if TYPE_CHECKING or not COMPILED:
 
     AccumulatorLock = threading.Lock
 else:
-    from millstream._accel.record_accumulator import (
-        AccumulatorLock,
-        Delivery,
-        PartitionQueue,
-        TopicQueues,
-        bind_results,
-    )
+    from millstream._accel.delivery import Delivery, bind_results
+    from millstream._accel.partition_queues import AccumulatorLock, PartitionQueue, TopicQueues
 
     bind_results(delivery.until_done, RecordMetadata)

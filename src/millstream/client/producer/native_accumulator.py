@@ -11,8 +11,17 @@ from typing import TYPE_CHECKING, Any
 from millstream.client.producer import kernel
 from millstream.client.producer.record_accumulator import RecordAccumulator
 from millstream.clock import SystemClock
+from millstream.records.kernel import BatchWriter
+
+if TYPE_CHECKING or kernel.COMPILED:
+    from millstream._accel.partition_queues import is_lent
+    from millstream._accel.record_accumulator import RecordAppender
+else:
+    RecordAppender = object
 
 if TYPE_CHECKING:
+    from millstream._accel.client_selector import SelectorCore
+    from millstream.client.producer.producer_batch import ProducerBatch
     from millstream.clock import Clock
 
 
@@ -20,18 +29,84 @@ def make_accumulator(*, clock: Clock, **settings: Any) -> RecordAccumulator:
     """A `RecordAccumulator`, compiled if it can be; takes what that one takes."""
     if not kernel.COMPILED or type(clock) is not SystemClock:
         return RecordAccumulator(clock=clock, **settings)
-    from millstream._accel.record_accumulator import RecordAppender
+    return NativeAccumulator(clock=clock, **settings)
 
-    class NativeAccumulator(RecordAppender, RecordAccumulator):
-        """See `RecordAppender`: `append` is its own, the rest is the plain one's."""
 
-    made = NativeAccumulator(clock=clock, **settings)
-    made.bind(
-        made._topics,
-        made._lock,  # type: ignore[arg-type]  # The compiled lock, where this is compiled.
-        RecordAccumulator.append,
-        batch_size=made._batch_size,
-        record_size_max=made._record_size_max,
-        ignores_keys=made._ignores_keys,
-    )
-    return made
+class NativeAccumulator(RecordAppender, RecordAccumulator):
+    """`append` is `RecordAppender`'s, the rest is the plain one's. It can have express lanes."""
+
+    _lock: Any
+
+    def __init__(self, **settings: Any) -> None:
+        RecordAccumulator.__init__(self, **settings)
+        self._wake_sender = self._wake
+        self.bind(
+            self._topics,
+            self._lock,
+            RecordAccumulator.append,
+            batch_size=self._batch_size,
+            record_size_max=self._record_size_max,
+            ignores_keys=self._ignores_keys,
+        )
+
+    def _new_topic(self, name: str) -> Any:
+        return kernel.TopicQueues(name, self._lock)  # type: ignore[call-arg]  # The compiled one's.
+
+    # ---- memory ----
+
+    def finish(self, batch: ProducerBatch) -> None:
+        """A batch is done: its memory is free, or kept for the next one."""
+        writer = batch.writer
+        if writer is not None and batch.reserved == self._batch_size and not is_lent(writer):
+            with self._lock:
+                writer.clear()
+                if self._pool.keep_spare(writer, batch.reserved):
+                    batch.reserved = 0
+        super().finish(batch)
+
+    def recycle(self, batch: ProducerBatch, writer: BatchWriter) -> None:
+        """As the plain one; what a frame on its way out still needs is not used again."""
+        super().recycle(batch, BatchWriter(0) if is_lent(writer) else writer)
+
+    # ---- lanes ----
+
+    def attach(self, selector: SelectorCore, *, request_size_max: int, max_in_flight: int) -> bool:
+        """Let a selector's thread take batches from lanes that are opened; False if it cannot."""
+        is_attached: bool = self._lock.attach(
+            selector,
+            self._hurries,
+            linger_ms=self._linger_ms,
+            request_size_max=request_size_max,
+            max_in_flight=max_in_flight,
+        )
+        if is_attached:
+            self._wake = self._wake_if_needed
+        return is_attached
+
+    def open_lane(self, queue: Any, *place: Any, **producer: int) -> bool:
+        """See `AccumulatorLock.open_lane`."""
+        with self._lock:
+            is_open: bool = self._lock.open_lane(queue, *place, **producer)
+        return is_open
+
+    def close_lane(self, queue: Any) -> None:
+        """Have the Sender take a partition's batches again; they linger as they would have."""
+        with self._lock:
+            self._lock.close_lane(queue)
+            self._sendable.append(queue)
+            waiting = sorted((*self._lingering, *queue.batches), key=lambda each: each.created_ms)
+            self._lingering.clear()
+            self._lingering.extend(waiting)
+        self._wake()
+
+    def take_dispatched(self) -> dict[int, tuple[int, list[tuple[Any, Any, int]]]]:
+        """What the sockets' thread took, by the correlation id of its requests."""
+        with self._lock:
+            taken = dict(self._lock.dispatched)
+            self._lock.dispatched.clear()
+        return taken
+
+    def _wake_if_needed(self) -> None:
+        """The Sender need not know of what is not for it to send."""
+        if self._lock.take_alarm():
+            self._wake_sender()

@@ -42,6 +42,9 @@ class PartitionQueue:
 
     __slots__ = ("batches", "expected_size", "index", "lane", "open", "topic")
 
+    is_express = False
+    """Whether the sockets' thread takes its batches: only in the compiled twin."""
+
     def __init__(self, topic: TopicQueues, index: int, expected_size: int) -> None:
         self.topic = topic
         self.index = index

@@ -70,10 +70,16 @@ def topic_ids(batches: Sequence[Sent], snapshot: MetadataSnapshot) -> dict[str, 
 
 
 def build_request(
-    batches: Sequence[Sent], topics: Mapping[str, Uuid], config: SenderConfig
+    batches: Sequence[Sent],
+    topics: Mapping[str, Uuid],
+    config: SenderConfig,
+    *,
+    empty: str | None = None,
 ) -> ProduceRequest:
-    """One request for batches of different partitions."""
+    """One request for batches of different partitions; `empty`: a topic without any."""
     by_topic: dict[str, TopicProduceData] = {}
+    if empty is not None:
+        by_topic[empty] = TopicProduceData(name=empty, topic_id=topics[empty], partition_data=[])
     for lane, batch in batches:
         data = by_topic.get(lane.wire_topic)
         if data is None:

@@ -9,9 +9,11 @@ from __future__ import annotations
 import contextlib
 import threading
 import warnings
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from millstream.client.producer.core import Deadline, ProducerCore, closed_error
+from millstream.client.producer.native_accumulator import NativeAccumulator
 from millstream.client.producer.partition_queues import MemoryNotFree, TopicNotKnown
 from millstream.client.producer.settings import config_from_dotted, config_from_kwargs
 from millstream.client.producer.table_sending import TableSender
@@ -60,6 +62,14 @@ class Producer:
         self._max_block_ms = config.max_block_ms
         self._append = self._core.accumulator.append
         self._is_simple = self._core.is_plain and self._core.transactions is None
+        if (
+            self._is_simple
+            and isinstance(self._core.accumulator, NativeAccumulator)
+            and type(self).send is Producer.send
+        ):
+            # The whole way of an ordinary record is one compiled call.
+            self._core.accumulator.bind_send(weakref.ref(self), Producer.send)
+            self.send = self._core.accumulator.send  # type: ignore[method-assign]  # See above.
         self._is_closed = False
         self._core.io.start()
 

@@ -140,6 +140,13 @@ class ProducerBatch:
 
     # ---- the bytes ----
 
+    def note_sending(self, leader_epoch: int) -> None:
+        """It is on its way to the leader of this epoch."""
+        self.attempts += 1
+        self.is_sent = True
+        self.is_renumbered = False
+        self.last_leader_epoch = leader_epoch
+
     def end_of_records(self) -> None:
         """No more records come; now it is known how many there are."""
         self.is_closed = True

@@ -19,7 +19,6 @@ from millstream.client.producer.kernel import (
     AccumulatorLock,
     Delivery,
     PartitionQueue,
-    TopicQueues,
 )
 from millstream.client.producer.partition_queues import (
     ANY_PARTITION,
@@ -239,7 +238,7 @@ class RecordAccumulator(BatchFilling):
     def set_topic(self, name: str, partition_count: int, available: Sequence[int]) -> None:
         """What metadata says of a topic: its partitions, and which of them have a leader."""
         with self._lock:
-            topic = self._topics.get(name) or TopicQueues(name)
+            topic = self._topics.get(name) or self._new_topic(name)
             for index in range(len(topic.partitions), partition_count):
                 topic.partitions.append(PartitionQueue(topic, index, self._first_size))
             topic.count = partition_count
@@ -263,8 +262,9 @@ class RecordAccumulator(BatchFilling):
         A queue is told of once for each batch that is full or has lingered, not again and again.
         """
         with self._lock:
-            found, self._sendable = self._sendable, []
-            hurries = self._flushes or self._closed_error is not None or self._pool.has_waiters
+            found = [each for each in self._sendable if not each.is_express]
+            self._sendable = []
+            hurries = self._hurries()
             lingering = self._lingering
             if len(lingering) > 4 * len(self._incomplete) + 64:
                 lingering = self._lingering = deque(
@@ -273,7 +273,7 @@ class RecordAccumulator(BatchFilling):
             while lingering:
                 batch = lingering[0]
                 queue = None if batch.is_closed else self._incomplete.get(batch)
-                if queue is not None:
+                if queue is not None and not queue.is_express:
                     due_ms = batch.created_ms + self._linger_ms
                     if now_ms < due_ms and not hurries:
                         return found, due_ms

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from millstream.client.isolation import Isolation
     from millstream.client.metadata import Metadata, MetadataSnapshot
+    from millstream.client.producer.express import Express
     from millstream.client.producer.numbering import Numbering
     from millstream.client.producer.partition_queues import PartitionQueue
     from millstream.client.producer.producer_batch import ProducerBatch
@@ -115,6 +116,7 @@ class Sender:
         self._blocked_since_ms: dict[int, int] = {}
         self._is_asking_identity = False
         self.fatal_error: MillstreamError | None = None
+        self.express: Express | None = None
         metadata.subscribe(self._on_metadata)
 
     def use(self, transactions: Transactions) -> None:
@@ -135,6 +137,8 @@ class Sender:
         if self.fatal_error is not None:
             self.settlement.fail_all(self.fatal_error)
             return None
+        if self.express is not None:
+            self.express.check(now_ms)
         times = [self.settlement.expire(now_ms)]
         self._settle_numbers(now_ms)
         queues, lingering_ms = self._accumulator.collect(now_ms)
@@ -175,6 +179,8 @@ class Sender:
         for lane in self._lanes:
             before = lane.node_id
             self._find_leader(lane, new)
+            if self.express is not None and lane.node_id != before:
+                self.express.close(lane)
             if lane.node_id != before and lane in self._ready.get(before, ()):
                 del self._ready[before][lane]
                 self._make_ready(lane)
@@ -188,6 +194,8 @@ class Sender:
         if self._transactions is not None:
             return  # Identities come from the coordinator.
         if self._numbering.has_identity and self._numbering.wants_new_epoch:
+            if self.express is not None:
+                self.express.close_all()
             self._numbering.raise_epoch()
         if not self._numbering.has_identity and not self._is_asking_identity:
             self._ask_identity(now_ms)
@@ -311,6 +319,8 @@ class Sender:
         else:
             if self._numbering is not None and not self._numbering.may_begin(lane):
                 return None
+            if self.express is not None and self.express.holds(lane, now_ms):
+                return None
             batch = self._accumulator.take(lane.queue, size_max, now_ms)
             if batch is None:
                 return None
@@ -332,10 +342,7 @@ class Sender:
     def _send(self, node_id: int, batches: list[Sent], now_ms: int) -> None:
         for lane, batch in batches:
             lane.sent_count += 1
-            batch.attempts += 1
-            batch.is_sent = True
-            batch.is_renumbered = False
-            batch.last_leader_epoch = lane.leader_epoch
+            batch.note_sending(lane.leader_epoch)
             self._topics.keep(lane.wire_topic)
         topics = topic_ids(batches, self._metadata.snapshot)
         offered = self._network.version_of(node_id, ApiKey.PRODUCE)
@@ -356,19 +363,20 @@ class Sender:
             node_id,
             build_request(batches, topics, self._config),
             now_ms,
-            lambda answer, done_ms: self._on_answer(batches, topics, answer, done_ms),
+            lambda answer, done_ms: self.on_answer(batches, topics, answer, done_ms),
             timeout_ms=self._config.request_timeout_ms,
             version=version,
             expects_response=self._config.acks != 0,
         )
 
-    def _on_answer(
+    def on_answer(
         self,
         batches: list[Sent],
         topics: dict[str, Uuid],
         answer: Message | MillstreamError,
         now_ms: int,
     ) -> None:
+        """What came of a request with these batches; a broker's answer, or why there is none."""
         if isinstance(answer, MillstreamError):
             self._metadata.request_update()
             outcomes = [Outcome(answer)] * len(batches)
@@ -384,4 +392,8 @@ class Sender:
         for (lane, batch), outcome in zip(batches, outcomes, strict=True):
             if getattr(outcome.error, "refreshes_metadata", False):
                 self._metadata.request_update()
+            if self.express is not None and outcome.error is not None:
+                self.express.close_connection_of(lane)
             self.settlement.settle(lane, batch, outcome, now_ms)
+            if self.express is not None:
+                self.express.settled(lane, now_ms)

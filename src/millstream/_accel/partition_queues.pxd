@@ -1,0 +1,117 @@
+"""The queues and their lock, for the accumulator that appends to them."""
+
+from cpython.object cimport PyObject
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+
+from millstream._accel.batch cimport ms_batch
+from millstream._accel.client_selector cimport SelectorLoop, ms_driver, ms_selector
+
+cdef extern from "produce_lanes.h" nogil:
+    enum:
+        MS_EXPRESS_MAX
+
+    ctypedef struct ms_gate:
+        bint is_held
+        bint is_awaited
+
+    ctypedef struct ms_slot:
+        ms_slot* next
+        ms_batch* records
+        int* exports
+        int64_t created_ms
+        int64_t sequence
+        int holders
+        PyObject* queue
+        PyObject* batch
+        PyObject* writer
+
+    ctypedef struct ms_lane:
+        int64_t connection_id
+        int64_t producer_id
+        int64_t producer_epoch
+        int64_t sequence
+        int version
+        int64_t topic
+        int64_t head_size
+        uint8_t* head
+
+    ctypedef struct ms_part:
+        ms_slot* first
+        ms_batch* open
+        int32_t index
+        bint is_express
+        ms_lane lane
+
+    ctypedef struct ms_flight:
+        ms_flight* next
+        int32_t correlation_id
+        int version
+        int slot_count
+        ms_slot** slots
+
+    ctypedef struct ms_lanes:
+        ms_driver driver
+        ms_gate gate
+        ms_selector* selector
+        int64_t linger_ms
+        int64_t request_bytes_max
+        int in_flight_max
+        bint hurries
+        ms_flight* sent
+
+    int64_t ms_wall_ms()
+    void ms_gate_end(ms_gate* gate)
+    void ms_gate_lock(ms_gate* gate)
+    void ms_gate_unlock(ms_gate* gate)
+    void ms_slot_unpin(ms_slot* slot)
+    void ms_part_init(ms_part* part, int32_t index)
+    void ms_part_add(ms_part* part, ms_slot* slot)
+    ms_slot* ms_part_remove(ms_part* part, PyObject* batch)
+    void ms_part_close(ms_part* part)
+    void ms_part_activate(ms_lanes* lanes, ms_part* part)
+    void ms_part_deactivate(ms_lanes* lanes, ms_part* part)
+    void ms_lanes_init(
+        ms_lanes* lanes, uint32_t (*checksum)(uint32_t, const uint8_t*, size_t) noexcept nogil)
+    void ms_lanes_kick(ms_lanes* lanes)
+    bint ms_lanes_unshut(ms_lanes* lanes, int64_t connection_id)
+    ms_flight* ms_lanes_take_sent(ms_lanes* lanes)
+
+
+cdef class AccumulatorLock:
+    cdef ms_lanes lanes
+    cdef int process
+    cdef readonly dict dispatched
+    cdef object _threads
+    cdef object _hurries
+    cdef SelectorLoop _loop
+    cdef dict _express
+    cdef bint _has_news
+    cdef bint _has_alarm
+
+    cdef int _note(self, ms_flight* flights) except -1
+
+
+cdef class TopicQueues:
+    cdef public object name
+    cdef readonly AccumulatorLock lock
+    cdef public int64_t count
+    cdef public list partitions
+    cdef public object available
+    cdef public int64_t sticky
+    cdef public int64_t sticky_bytes
+
+
+cdef class PartitionQueue:
+    cdef ms_part part
+    cdef readonly TopicQueues topic
+    cdef readonly int64_t index
+    cdef readonly object batches
+    cdef public int64_t expected_size
+    cdef public object lane
+    cdef object _open
+    cdef list _callbacks
+
+    cdef ms_lanes* _enter(self) noexcept
+    cdef void _leave(self, ms_lanes* lanes) noexcept
+    cdef int _remove(self, batch) except -1
+    cdef int _forget(self, batch) except -1

@@ -1,0 +1,206 @@
+"""`Express`: partitions whose batches the sockets' thread takes and sends by itself.
+
+A batch that is full or has lingered then leaves on time, whatever Python is doing. The Sender sends
+the first batch of a partition; once all is well there, the lane is opened, and closed again at
+anything unusual: an error, a new leader, a lost connection, a throttled broker, a new producer
+epoch. Answers are read by the Sender as ever. Only the I/O thread calls it; the rules are in
+`_accel/produce_lanes.h`. Transactions, compression and acks=0 are for the Sender alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from millstream.client.producer.lane import NO_NODE, NOBODY
+from millstream.client.producer.native_accumulator import NativeAccumulator
+from millstream.client.producer.produce_exchange import (
+    Sent,
+    build_request,
+    choose_version,
+    topic_ids,
+)
+from millstream.network.express_requests import ExpressRequest
+from millstream.protocol.api import ApiKey
+from millstream.records.layout import NO_SEQUENCE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from millstream.client.metadata import Metadata
+    from millstream.client.producer.lane import Lane
+    from millstream.client.producer.numbering import Numbering
+    from millstream.client.producer.record_accumulator import RecordAccumulator
+    from millstream.client.producer.sender_config import SenderConfig
+    from millstream.client.producer.topics import TopicRegistry
+    from millstream.errors import MillstreamError
+    from millstream.network.client_selector import ClientSelector
+    from millstream.network.network_client import NetworkClient
+    from millstream.protocol.message import Message
+    from millstream.types import Uuid
+
+_FLEXIBLE_FROM: Final = 9
+_END_BYTES: Final = 4
+"""How a request ends whose only topic has no partitions: with their number, as 32 bits."""
+_FLEXIBLE_END_BYTES: Final = 3
+"""The same with tagged fields: their number in one byte, no tags of the topic, none at all."""
+
+
+class Express:
+    """The open lanes of a producer."""
+
+    class Parts(NamedTuple):
+        """What it shares with the Sender, whose `on_answer` reads the answers."""
+
+        network: NetworkClient
+        metadata: Metadata
+        topics: TopicRegistry
+        config: SenderConfig
+        numbering: Numbering | None
+        on_answer: Callable[[list[Sent], dict[str, Uuid], Message | MillstreamError, int], None]
+
+    def __init__(self, accumulator: NativeAccumulator, parts: Parts) -> None:
+        self._accumulator = accumulator
+        self._network = parts.network
+        self._metadata = parts.metadata
+        self._topics = parts.topics
+        self._config = parts.config
+        self._numbering = parts.numbering
+        self._on_answer = parts.on_answer
+        self._open: dict[Lane, int] = {}
+        """The connection of each lane that is open."""
+        self._claimed: dict[int, tuple[int, list[Sent]]] = {}
+        """Requests that were sent and whose event has not been seen, by correlation id."""
+        self._topic_numbers: dict[tuple[str, int, Uuid], int] = {}
+        parts.network.express.find = self._take
+
+    # ---- which lanes are open ----
+
+    def holds(self, lane: Lane, now_ms: int) -> bool:
+        """Whether the Sender must not take the lane's batches: it is open, or will be soon."""
+        return lane in self._open or (
+            lane.sent_count > 0 and not lane.retries and self._connection_for(lane, now_ms) != 0
+        )
+
+    def settled(self, lane: Lane, now_ms: int) -> None:
+        """A batch of the lane is done: open it, if there is nothing else to wait for."""
+        if lane not in self._open and lane.sent_count == 0:
+            connection_id = self._connection_for(lane, now_ms)
+            if connection_id:
+                self._open_lane(lane, connection_id)
+
+    def check(self, now_ms: int) -> None:
+        """Close lanes whose connection is lost, or whose broker wants to be left alone."""
+        for lane, connection_id in list(self._open.items()):
+            if self._network.express_connection(lane.node_id, now_ms) != connection_id:
+                self.close(lane)
+
+    def close(self, lane: Lane) -> None:
+        """The Sender goes on with this lane. Fine if it is not open."""
+        if self._open.pop(lane, None) is not None:
+            self._accumulator.close_lane(lane.queue)
+            self._claim()
+
+    def close_all(self) -> None:
+        """The Sender goes on with all lanes."""
+        for lane in list(self._open):
+            self.close(lane)
+
+    def close_connection_of(self, lane: Lane) -> None:
+        """Something was unusual: the sockets' thread has shut all lanes to that broker."""
+        for each in [each for each in self._open if each.node_id == lane.node_id]:
+            self.close(each)
+
+    def _connection_for(self, lane: Lane, now_ms: int) -> int:
+        """The connection that a lane could be opened on; 0 if it cannot."""
+        if lane.retries or lane.is_unresolved or lane.node_id == NO_NODE:
+            return 0
+        numbering = self._numbering
+        if numbering is not None and (
+            lane.identity != numbering.identity or not numbering.may_begin(lane)
+        ):
+            return 0
+        return self._network.express_connection(lane.node_id, now_ms)
+
+    def _open_lane(self, lane: Lane, connection_id: int) -> None:
+        topics = topic_ids([Sent(lane, None)], self._metadata.snapshot)  # type: ignore[arg-type]  # Only the lane's topic is asked.
+        offered = self._network.version_of(lane.node_id, ApiKey.PRODUCE)
+        if offered is None:
+            return
+        version = choose_version(offered, topics, is_transactional=False, is_implicit=False)
+        number = self._topic_numbers.setdefault(
+            (lane.wire_topic, version, topics[lane.wire_topic]), len(self._topic_numbers)
+        )
+        identity = lane.identity if self._numbering is not None else NOBODY
+        if self._accumulator.open_lane(
+            lane.queue,
+            connection_id,
+            version,
+            number,
+            self._head(lane, version, topics),
+            producer_id=identity.producer_id,
+            producer_epoch=identity.epoch,
+            sequence=NO_SEQUENCE if self._numbering is None else lane.next_sequence,
+        ):
+            self._open[lane] = connection_id
+
+    def _head(self, lane: Lane, version: int, topics: dict[str, Uuid]) -> bytes:
+        request = build_request([], topics, self._config, empty=lane.wire_topic)
+        body = b"".join(request.encode_parts(version))
+        end = _FLEXIBLE_END_BYTES if version >= _FLEXIBLE_FROM else _END_BYTES
+        return self._network.express.head(ApiKey.PRODUCE, version, body[:-end])
+
+    # ---- what was sent ----
+
+    def _take(self, correlation_id: int) -> ExpressRequest | None:
+        """A request was sent: who waits for its answer; None if nobody does."""
+        self._claim()
+        claimed = self._claimed.pop(correlation_id, None)
+        if claimed is None:
+            return None
+        version, batches = claimed
+        topics = topic_ids(batches, self._metadata.snapshot)
+
+        def on_done(answer: Message | MillstreamError, now_ms: int) -> None:
+            self._on_answer(batches, topics, answer, now_ms)
+
+        return ExpressRequest(ApiKey.PRODUCE, version, self._config.request_timeout_ms, on_done)
+
+    def _claim(self) -> None:
+        """Make every batch that was taken the Sender's, as if it had sent it."""
+        for correlation_id, (version, taken) in self._accumulator.take_dispatched().items():
+            batches = []
+            for queue, batch, sequence in taken:
+                lane: Lane = queue.lane
+                batch.lane = lane
+                if self._numbering is not None:
+                    assert sequence == lane.next_sequence
+                    self._numbering.assign(lane, batch)
+                lane.sent_count += 1
+                batch.note_sending(lane.leader_epoch)
+                self._topics.keep(lane.wire_topic)
+                if batch.is_done and self._numbering is not None:
+                    # It timed out in the moment when it was taken.
+                    self._numbering.on_failed(lane, batch, is_refused=False)
+                batches.append(Sent(lane, batch))
+            self._claimed[correlation_id] = (version, batches)
+
+
+def open_express(
+    accumulator: RecordAccumulator,
+    selector: ClientSelector,
+    parts: Express.Parts,
+    max_in_flight: int,
+) -> Express | None:
+    """Express lanes, if accumulator and selector are the compiled ones and the settings allow."""
+    config = parts.config
+    if config.compression or config.transactional_id is not None or config.acks == 0:
+        return None
+    if not isinstance(accumulator, NativeAccumulator):
+        return None
+    from millstream._accel.client_selector import SelectorCore
+
+    if not isinstance(selector, SelectorCore) or not accumulator.attach(
+        selector, request_size_max=config.request_size_max, max_in_flight=max_in_flight
+    ):
+        return None
+    return Express(accumulator, parts)

@@ -1,0 +1,65 @@
+"""Requests that the selector takes from its user and sends by itself, and who hears the answers.
+
+`NetworkClient` has one of these. Its user says how such requests begin (`head`), and knows by the
+correlation id, once one was sent, what it was.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from millstream.errors import BrokerUnreachable
+from millstream.network.broker_link import InFlight
+from millstream.network.client_selector import Dispatched
+from millstream.protocol.frame import SIZE_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from millstream.network.broker_link import BrokerLink, OnDone
+    from millstream.network.client_selector import SelectorEvent
+    from millstream.network.request_framing import RequestFraming
+    from millstream.protocol.api import ApiKey
+
+
+class ExpressRequest(NamedTuple):
+    """What was sent, and who waits for the answer."""
+
+    api: ApiKey
+    version: int
+    timeout_ms: int
+    on_done: OnDone
+
+
+class ExpressRequests:
+    """The express requests of a client."""
+
+    def __init__(self, framing: RequestFraming) -> None:
+        self._framing = framing
+        self.find: Callable[[int], ExpressRequest | None] = lambda _correlation_id: None
+        """Asked what was sent, by its correlation id."""
+
+    def head(self, api: ApiKey, version: int, body: bytes) -> bytes:
+        """How a request begins, without its size: a header with no correlation id yet, `body`."""
+        return b"".join(self._framing.framed(api, version, 0, [body]))[SIZE_BYTES:]
+
+    def note_sent(self, link: BrokerLink | None, event: SelectorEvent, now_ms: int) -> bool:
+        """Expect an answer to what the selector has sent; False if the event tells another thing.
+
+        Without a connection there is no answer.
+        """
+        if type(event) is not Dispatched:
+            return False
+        request = self.find(event.correlation_id)
+        if request is None:
+            return True
+        api, version, timeout_ms, on_done = request
+        if link is None:
+            on_done(BrokerUnreachable("the connection was lost", was_sent=True), now_ms)
+            return True
+        link.used_ms = now_ms
+        deadline_ms = event.sent_ms + timeout_ms
+        link.in_flight[event.correlation_id] = InFlight(
+            api, version, deadline_ms, timeout_ms, on_done, None, is_express=True
+        )
+        return True
