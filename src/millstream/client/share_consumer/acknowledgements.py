@@ -35,9 +35,9 @@ Decisions: TypeAlias = Mapping[int, int]
 """Types by offset."""
 
 OnAcknowledged: TypeAlias = (
-    "Callable[[Mapping[TopicPartition, frozenset[int]], MillstreamError | None], None]"
+    "Callable[[Mapping[TopicPartition, frozenset[int]], MillstreamError | None], object]"
 )
-"""Told which offsets were acknowledged, or why that failed."""
+"""Told which offsets were acknowledged, or why that failed; with asyncio it may be awaited."""
 
 
 class Range(NamedTuple):
