@@ -110,6 +110,16 @@ class BatchFilling:
             queue = topic.partitions[topic.sticky]
         return queue
 
+    def _queue_with_room(
+        self, name: str, partition: int, key: ReadableBuffer | None, size: int
+    ) -> PartitionQueue:
+        """The queue for a record, whose open batch has room for it, or which has none."""
+        queue = self._queue_for(name, partition, key)
+        while queue.open is not None and not self._has_room(queue, queue.open, size):
+            # Its batch is closed now, which is when the sticky partition changes.
+            queue = self._queue_for(name, partition, key)
+        return queue
+
     def _change_sticky(self, topic: TopicQueues) -> None:
         candidates = topic.available or range(topic.count)
         sizes: list[int] | None = None

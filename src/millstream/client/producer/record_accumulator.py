@@ -66,13 +66,13 @@ class RecordAccumulator(BatchFilling):
             raise too_large(topic, size, self._record_size_max)
         if timestamp is None:
             timestamp = self._clock.wall_ms()
-        should_wake = False
         with self._lock:
-            queue = self._queue_for(topic, partition, key)
+            sendable_count = len(self._sendable)
+            queue = self._queue_with_room(topic, partition, key, size)
             batch = queue.open
-            if batch is None or not self._has_room(queue, batch, size):
+            should_wake = batch is None or len(self._sendable) > sendable_count
+            if batch is None:
                 batch = self._begin_batch(queue, size, reservation)
-                should_wake = True
             assert batch.writer is not None
             index = batch.writer.record_count
             try:
