@@ -92,6 +92,7 @@ class Call:
         "failures",
         "is_under_way",
         "last_error",
+        "needs_updates",
         "not_before_ms",
         "request",
         "started_ms",
@@ -115,6 +116,8 @@ class Call:
         self.started_ms = now_ms
         self.not_before_ms = now_ms
         self.failures = 0
+        self.needs_updates = 0
+        """It is not tried again before there were so many updates of the metadata."""
         self.is_under_way = False
         self.last_error: MillstreamError | None = None
 
@@ -223,6 +226,8 @@ class RequestRouter:
             return
         if call.is_under_way or now_ms < call.not_before_ms:
             return
+        if self._metadata.updates < call.needs_updates:
+            return
         place = self.locate(call.target, now_ms, since_ms=call.started_ms)
         if place.error is not None:
             call.finish(place.error, now_ms)
@@ -312,20 +317,23 @@ class RequestRouter:
         call.last_error = error
         call.failures += 1
         call.not_before_ms = now_ms + self._backoff.after(call.failures, self._random)
-        self.note_failure(call.target, error)
+        call.needs_updates = self.note_failure(call.target, error)
 
-    def note_failure(self, target: Target, error: MillstreamError) -> None:
-        """See to it that the next try goes to the right broker."""
+    def note_failure(self, target: Target, error: MillstreamError) -> int:
+        """See to it that the next try goes to the right broker.
+
+        Gives the number of metadata updates that the next try should wait for.
+        """
         is_lost = isinstance(error, BrokerUnreachable)
         if isinstance(target, Coordinator):
             if is_lost or getattr(error, "code", 0) in _COORDINATOR_CODES:
                 self._coordinators.forget(target.kind, target.key)
-        elif (
-            is_lost
-            or isinstance(error, NotController)
-            or getattr(error, "refreshes_metadata", False)
-        ):
+            return 0
+        if isinstance(error, NotController) or getattr(error, "refreshes_metadata", False):
+            return self._metadata.request_update()
+        if is_lost:
             self._metadata.request_update()
+        return 0
 
     def _timeout(self, call: Call) -> MillstreamError:
         failure = self._metadata.failure()

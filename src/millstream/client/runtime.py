@@ -50,6 +50,7 @@ class ClientRuntime:
         self._selector = selector
         self._clock = clock
         self.config = config
+        self.random = random
         self.network = NetworkClient(selector, config.network(max_in_flight), random)
         self.metadata = Metadata(
             self.network, config.bootstrap, metadata_config or config.metadata(), random

@@ -26,8 +26,6 @@ from millstream.errors import (
 from millstream.network.backoff import Backoff
 
 if TYPE_CHECKING:
-    from random import Random
-
     from millstream.client.router import Target
     from millstream.client.runtime import ClientRuntime
     from millstream.network.network_client import RequestSource
@@ -60,12 +58,13 @@ class ItemPlan(Generic[K, V]):
 class _Item:
     """How far one item is."""
 
-    __slots__ = ("failures", "is_under_way", "last_error", "not_before_ms")
+    __slots__ = ("failures", "is_under_way", "last_error", "needs_updates", "not_before_ms")
 
     def __init__(self) -> None:
         self.failures = 0
         self.is_under_way = False
         self.last_error: MillstreamError | None = None
+        self.needs_updates = 0
         self.not_before_ms = 0
 
 
@@ -76,14 +75,13 @@ class ItemCalls(Generic[K, V]):
         self,
         runtime: ClientRuntime,
         plan: ItemPlan[K, V],
-        random: Random,
         *,
         until_ms: int,
         on_done: Callable[[Outcomes[K, V]], None],
     ) -> None:
         self._runtime = runtime
         self._plan = plan
-        self._random = random
+        self._random = runtime.random
         config = runtime.config
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._since_ms = runtime.now_ms()
@@ -125,6 +123,8 @@ class ItemCalls(Generic[K, V]):
         placed: dict[int, list[K]] = {}
         for item, state in list(self._open.items()):
             if state.is_under_way or state.not_before_ms > now_ms:
+                continue
+            if self._runtime.metadata.updates < state.needs_updates:
                 continue
             place = self._runtime.router.locate(
                 self._targets[item], now_ms, since_ms=self._since_ms
@@ -186,7 +186,7 @@ class ItemCalls(Generic[K, V]):
             state.last_error = outcome
             state.failures += 1
             state.not_before_ms = now_ms + self._backoff.after(state.failures, self._random)
-            self._runtime.router.note_failure(self._targets[item], outcome)
+            state.needs_updates = self._runtime.router.note_failure(self._targets[item], outcome)
         else:
             self._fail(item, outcome)
 

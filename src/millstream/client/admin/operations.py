@@ -6,7 +6,6 @@ coroutines of the I/O thread (`tasks`); `faces` makes them blocking or awaitable
 
 from __future__ import annotations
 
-from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from millstream.client.admin.item_calls import ITEMS_PER_REQUEST_MAX, ItemCalls, ItemPlan
@@ -36,7 +35,6 @@ class Operations:
     def __init__(self, runtime: ClientRuntime) -> None:
         self._runtime = runtime
         self._names = runtime.config.isolation
-        self._random = Random()
 
     def _until(self, timeout: float | None) -> int:
         """The deadline of a call that may take so many seconds."""
@@ -99,7 +97,6 @@ class Operations:
         ItemCalls(
             self._runtime,
             plan,
-            self._random,
             until_ms=self._until(timeout),
             on_done=step.set_result,
         ).start()
