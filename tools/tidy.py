@@ -71,7 +71,7 @@ def _cython_functions(path: Path, text: str) -> Iterator[Function]:
     lines = text.splitlines()
     for number, line in enumerate(lines):
         match = _CYTHON_FUNCTION.match(line)
-        if match is None or line.lstrip().startswith("cdef extern"):
+        if match is None or line.lstrip().startswith(("cdef extern", "cdef class")):
             continue
         length = _block_length(lines[number:], len(match["indent"]))
         if length > 1:

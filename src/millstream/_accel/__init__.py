@@ -30,6 +30,9 @@ _MODULES = (
     "produce_frames",
     "fetch_frames",
     "batch_finder",
+    "express_lane",
+    "produce_lane",
+    "selector",
     "arrow",
 )
 

@@ -14,8 +14,6 @@ from millstream._accel.wire cimport (
     ms_write_big_endian)
 
 cdef enum:
-    # A batch of this size takes long enough to sum that other threads gain by running.
-    RELEASE_GIL_SIZE = 128 * 1024
     BASE_OFFSET_AT = 0
     LEADER_EPOCH_AT = 12
     MAGIC_AT = 16
@@ -29,7 +27,6 @@ cdef enum:
     RECORD_COUNT_AT = 57
     MAGIC = 2
     CODEC_MAX = 4
-    NO_PRODUCER_ID = -1
 
 
 cdef bint is_ordinary(const uint8_t* batch, int64_t size, int64_t timestamp_max) noexcept nogil:
@@ -58,35 +55,52 @@ cdef bint is_intact(const uint8_t* batch, int64_t size) noexcept nogil:
     return expected == checksum(0, batch + MS_CRC_END, size - MS_CRC_END)
 
 
+cdef bint inspect(
+        const uint8_t* batch, int64_t size, int64_t size_max, int64_t timestamp_max,
+        BatchFields* fields) noexcept:
+    """Whether this is one intact batch that any topic may take; then its fields are there."""
+    cdef bint is_right = False
+    if MS_HEADER_SIZE <= size <= size_max and is_ordinary(batch, size, timestamp_max):
+        if size >= RELEASE_GIL_SIZE:
+            with nogil:
+                is_right = is_intact(batch, size)
+        else:
+            is_right = is_intact(batch, size)
+    if is_right:
+        fields.last_offset_delta = <int32_t>ms_read_big_endian(batch + LAST_OFFSET_DELTA_AT, 4)
+        fields.max_timestamp = ms_read_big_endian(batch + MAX_TIMESTAMP_AT, 8)
+        fields.producer_id = ms_read_big_endian(batch + PRODUCER_ID_AT, 8)
+        fields.producer_epoch = <int16_t>ms_read_big_endian(batch + PRODUCER_EPOCH_AT, 2)
+        fields.base_sequence = <int32_t>ms_read_big_endian(batch + BASE_SEQUENCE_AT, 4)
+    return is_right
+
+
+cdef void number(uint8_t* batch, int64_t base_offset, int64_t leader_epoch) noexcept nogil:
+    """Give a batch its place in a log."""
+    ms_write_big_endian(batch + BASE_OFFSET_AT, base_offset, 8)
+    ms_write_big_endian(batch + LEADER_EPOCH_AT, leader_epoch, 4)
+
+
 def inspect_client_batch(records, int64_t size_max, int64_t timestamp_max):
     """The fields of `ClientBatch`, if `records` is one intact batch that any topic may take."""
     cdef Py_buffer view
-    cdef const uint8_t* batch
-    cdef bint is_right = False
+    cdef BatchFields fields
     try:
         PyObject_GetBuffer(records, &view, PyBUF_WRITABLE)
     except BufferError:
         return None
-    batch = <const uint8_t*>view.buf
-    try:
-        if (MS_HEADER_SIZE <= view.len <= size_max
-                and is_ordinary(batch, view.len, timestamp_max)):
-            if view.len >= RELEASE_GIL_SIZE:
-                with nogil:
-                    is_right = is_intact(batch, view.len)
-            else:
-                is_right = is_intact(batch, view.len)
-        if not is_right:
-            return None
-        return (
-            <int32_t>ms_read_big_endian(batch + LAST_OFFSET_DELTA_AT, 4),
-            ms_read_big_endian(batch + MAX_TIMESTAMP_AT, 8),
-            ms_read_big_endian(batch + PRODUCER_ID_AT, 8),
-            <int16_t>ms_read_big_endian(batch + PRODUCER_EPOCH_AT, 2),
-            <int32_t>ms_read_big_endian(batch + BASE_SEQUENCE_AT, 4),
-        )
-    finally:
-        PyBuffer_Release(&view)
+    cdef bint is_right = inspect(
+        <const uint8_t*>view.buf, view.len, size_max, timestamp_max, &fields)
+    PyBuffer_Release(&view)
+    if not is_right:
+        return None
+    return (
+        fields.last_offset_delta,
+        fields.max_timestamp,
+        fields.producer_id,
+        fields.producer_epoch,
+        fields.base_sequence,
+    )
 
 
 def number_batch(records, int64_t base_offset, int64_t leader_epoch):
@@ -94,6 +108,5 @@ def number_batch(records, int64_t base_offset, int64_t leader_epoch):
     cdef Py_buffer view
     PyObject_GetBuffer(records, &view, PyBUF_WRITABLE)
     if view.len >= MS_HEADER_SIZE:
-        ms_write_big_endian(<uint8_t*>view.buf + BASE_OFFSET_AT, base_offset, 8)
-        ms_write_big_endian(<uint8_t*>view.buf + LEADER_EPOCH_AT, leader_epoch, 4)
+        number(<uint8_t*>view.buf, base_offset, leader_epoch)
     PyBuffer_Release(&view)

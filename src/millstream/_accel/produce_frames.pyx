@@ -13,24 +13,11 @@ from libc.string cimport memcpy
 from millstream._accel.wire cimport MS_HEADER_SIZE, ms_read_big_endian, ms_write_big_endian
 
 cdef enum:
-    FLEXIBLE_SINCE = 9
-    TOPIC_IDS_SINCE = 13
     LOG_START_SINCE = 5
     RECORD_ERRORS_SINCE = 8
     TOPIC_ID_SIZE = 16
     ATTRIBUTES_AT = 21
     TRANSACTIONAL_BIT = 0x10
-    # What is behind the topic in a response, at most.
-    TAIL_SIZE_MAX = 64
-
-cdef struct Single:
-    int64_t acks
-    int64_t timeout_ms
-    int64_t topic
-    int64_t topic_size
-    int64_t partition
-    int64_t start
-    int64_t stop
 
 
 cdef bint is_batch(const uint8_t* p, int64_t start, int64_t stop) noexcept nogil:
@@ -91,22 +78,28 @@ cdef bint read_flexible(
     return single.stop + 3 == end and ms_read_big_endian(p + single.stop, 3) == 0
 
 
+cdef bint read_request(
+        const uint8_t* p, int64_t at, int64_t end, int version, Single* single) noexcept nogil:
+    """Whether `p[at:end]`, a request of version 3 to 13, is of the common shape."""
+    cdef bint is_single
+    if version < FLEXIBLE_SINCE:
+        is_single = read_old(p, at, end, single)
+    else:
+        is_single = read_flexible(p, at, end, version >= TOPIC_IDS_SINCE, single)
+    return is_single and is_batch(p, single.start, single.stop)
+
+
 def read_single(buffer, Py_ssize_t at, Py_ssize_t end, int version):
     """The request in `buffer[at:end]` of version 3 to 13, if it is of the common shape."""
     cdef Py_buffer view
     cdef Single single
     cdef const uint8_t* p
-    cdef bint is_single
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
     try:
         if not 0 <= at <= end <= view.len:
             return None
         p = <const uint8_t*>view.buf
-        if version < FLEXIBLE_SINCE:
-            is_single = read_old(p, at, end, &single)
-        else:
-            is_single = read_flexible(p, at, end, version >= TOPIC_IDS_SINCE, &single)
-        if not is_single or not is_batch(p, single.start, single.stop):
+        if not read_request(p, at, end, version, &single):
             return None
         return (
             single.acks,
@@ -124,15 +117,30 @@ cdef uint8_t* write_zeros(uint8_t* p, int count) noexcept nogil:
     return ms_write_big_endian(p, 0, count)
 
 
-def write_single(
-        int version, int64_t correlation_id, bytes topic, int64_t partition, int64_t base_offset,
-        int64_t append_time_ms, int64_t log_start):
-    """The frame that answers a request whose records were accepted; `topic` as it was spelled."""
-    cdef uint8_t tail[TAIL_SIZE_MAX]
-    cdef uint8_t* p = tail
+cdef int64_t answer_size(int version, int64_t topic_size) noexcept nogil:
+    """How long the frame is that `write_answer` writes."""
+    if version >= FLEXIBLE_SINCE:
+        return topic_size + 50
+    return (
+        topic_size + 42 + 8 * (version >= LOG_START_SINCE) + 6 * (version >= RECORD_ERRORS_SINCE)
+    )
+
+
+cdef uint8_t* write_answer(
+        uint8_t* p, int version, int64_t correlation_id, const uint8_t* topic,
+        int64_t topic_size, int64_t partition, int64_t base_offset, int64_t append_time_ms,
+        int64_t log_start) noexcept nogil:
+    """Write the whole frame at `p`; where its error code is, which is 0."""
     cdef bint is_flexible = version >= FLEXIBLE_SINCE
+    cdef uint8_t* error_at
+    p = ms_write_big_endian(p, answer_size(version, topic_size) - 4, 4)
+    p = ms_write_big_endian(p, correlation_id, 4)
+    p = ms_write_big_endian(p, 2, 2) if is_flexible else ms_write_big_endian(p, 1, 4)
+    memcpy(p, topic, topic_size)
+    p += topic_size
     p = ms_write_big_endian(p, 2, 1) if is_flexible else ms_write_big_endian(p, 1, 4)
     p = ms_write_big_endian(p, partition, 4)
+    error_at = p
     p = write_zeros(p, 2)
     p = ms_write_big_endian(p, base_offset, 8)
     p = ms_write_big_endian(p, append_time_ms, 8)
@@ -143,14 +151,22 @@ def write_single(
         p = write_zeros(ms_write_big_endian(p, 1, 1), 3)
     elif version >= RECORD_ERRORS_SINCE:
         p = ms_write_big_endian(write_zeros(p, 4), -1, 2)
-    p = write_zeros(p, 5 if is_flexible else 4)
-    cdef int64_t head_size = 10 if is_flexible else 12
-    cdef int64_t topic_size = len(topic), tail_size = p - tail
-    cdef bytes frame = PyBytes_FromStringAndSize(NULL, head_size + topic_size + tail_size)
-    p = <uint8_t*>PyBytes_AS_STRING(frame)
-    p = ms_write_big_endian(p, head_size + topic_size + tail_size - 4, 4)
-    p = ms_write_big_endian(p, correlation_id, 4)
-    p = ms_write_big_endian(p, 2, 2) if is_flexible else ms_write_big_endian(p, 1, 4)
-    memcpy(p, PyBytes_AS_STRING(topic), topic_size)
-    memcpy(p + topic_size, tail, tail_size)
+    write_zeros(p, 5 if is_flexible else 4)
+    return error_at
+
+
+cdef void write_error(uint8_t* error_at, int64_t code) noexcept nogil:
+    """Take back in an answer that records were accepted."""
+    ms_write_big_endian(ms_write_big_endian(error_at, code, 2), -1, 8)
+
+
+def write_single(
+        int version, int64_t correlation_id, bytes topic, int64_t partition, int64_t base_offset,
+        int64_t append_time_ms, int64_t log_start):
+    """The frame that answers a request whose records were accepted; `topic` as it was spelled."""
+    cdef bytes frame = PyBytes_FromStringAndSize(NULL, answer_size(version, len(topic)))
+    write_answer(
+        <uint8_t*>PyBytes_AS_STRING(frame), version, correlation_id,
+        <const uint8_t*>PyBytes_AS_STRING(topic), len(topic), partition, base_offset,
+        append_time_ms, log_start)
     return frame

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from millstream.network.channel import KafkaChannel
 from millstream.network.endpoint import host_and_port
+from millstream.network.selection import find_selector
 
 if TYPE_CHECKING:
     import asyncio
@@ -156,9 +157,29 @@ class Acceptor:
         channel.peer_host, channel.peer_port = host, port
         local = connected.getsockname()
         channel.local_address = (local[0].removeprefix(_IPV4_IN_IPV6), local[1])
+        if self.service.ssl_context is None and find_selector(self._processor) is not None:
+            self._select(channel, connected)
+            return
         task = self._processor.loop.create_task(self._open(channel, connected))
         self._openings.add(task)
         task.add_done_callback(self._openings.discard)
+
+    def _select(self, channel: KafkaChannel, connected: socket.socket) -> None:
+        """Give the socket to the compiled selector."""
+        selector = self._processor.selector
+        assert selector is not None
+        try:
+            selector.open(channel, connected, self.service.express)
+        except OSError as error:
+            connected.close()
+            self._processor.channel_closed(channel)
+            self._processor.log.warning(
+                "select",
+                "Closed the connection from %s on %s: it cannot be watched: %s",
+                host_and_port(channel.peer_host, channel.peer_port),
+                self.service.endpoint.listener_name,
+                error,
+            )
 
     async def _open(self, channel: KafkaChannel, connected: socket.socket) -> None:
         """Give the socket a transport and, if the listener is encrypted, wait for the handshake."""

@@ -19,7 +19,6 @@ from millstream.network.header import (
     FRAME_SIZE_BYTES,
     REQUEST_BYTES_MIN,
     body_start,
-    require_served,
     unpack_header,
 )
 from millstream.network.liveness import Expiry, Liveness
@@ -116,14 +115,14 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
         """Where the next read goes."""
         return self._receiver.space()
 
-    def buffer_updated(self, nbytes: int) -> None:
-        """Handle every complete frame of what was read."""
+    def buffer_updated(self, nbytes: int, begin: int = 0, handled: int = 0) -> None:
+        """Handle every complete frame of what was read; for the rest see `Receiver.received`."""
         if not self.is_open:
             return
         processor = self._processor
         processor.bytes_in += nbytes
         self.liveness.last_active_ms = processor.now_ms()
-        self._receiver.received(nbytes)
+        self._receiver.received(nbytes, begin, handled)
         self._handle_received()
 
     # Requests.
@@ -196,7 +195,10 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
             receiver.start = start
             self._processor.requests_received += count
         if end - start >= FRAME_SIZE_BYTES and not gate.reasons:
-            self._check_beginning(buffer, start, end)
+            # What has yet to come is refused as soon as it can be seen to be bad.
+            fault = preamble.find_fault(buffer[start:end], size_max, header_versions)
+            if fault is not None:
+                self._reject(*fault)
 
     def _settle(self, request: Request, response: Response | Outcome) -> None:
         """Everything but a plain answer to a request with none waiting before it."""
@@ -216,16 +218,6 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
             self._wait_for_memory()
         if len(self._in_flight) >= self._processor.config.in_flight_requests_max:
             self._mute(Mute.IN_FLIGHT)
-
-    def _check_beginning(self, buffer: memoryview, start: int, end: int) -> None:
-        """Refuse a frame whose rest has yet to come as soon as it can be seen to be bad."""
-        size = int.from_bytes(buffer[start : start + FRAME_SIZE_BYTES], "big", signed=True)
-        size_max = self._processor.config.socket_request_max_bytes
-        if not REQUEST_BYTES_MIN <= size <= size_max:
-            first_bytes = bytes(buffer[start : min(end, start + 8)])
-            self._reject(*preamble.describe(first_bytes, size, size_max))
-        elif end - start >= FRAME_HEADER_BYTES:
-            require_served(unpack_header(buffer, start)[1], self._header_versions)
 
     def _reject(self, kind: str, reason: str) -> None:
         self._processor.requests_rejected += 1
@@ -297,6 +289,11 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
             out.clear()
             if self._sender.is_blocked:
                 self._after_send()
+
+    def send_rest(self, data: bytes) -> None:
+        """Send what is left of answers that the compiled selector could not send whole."""
+        self._out.append(data)
+        self._write()
 
     def _after_send(self) -> None:
         sender = self._sender

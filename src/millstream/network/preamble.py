@@ -1,12 +1,23 @@
 """What a peer speaks that does not speak the Kafka protocol.
 
-`KafkaChannel` asks when the first bytes of a frame cannot be its size. The answer completes the
-sentence "closed the connection from ...: ..." in the log.
+`KafkaChannel` asks about each frame whose rest has yet to come. The answer completes the sentence
+"closed the connection from ...: ..." in the log.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+from millstream.network.header import (
+    FRAME_HEADER_BYTES,
+    FRAME_SIZE_BYTES,
+    REQUEST_BYTES_MIN,
+    require_served,
+    unpack_header,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _HTTP_METHODS: Final = (
     b"GET ",
@@ -21,6 +32,21 @@ _HTTP_METHODS: Final = (
     b"PRI ",
 )
 _TLS_HANDSHAKE: Final = b"\x16\x03"
+
+
+def find_fault(
+    beginning: memoryview, size_max: int, header_versions: Mapping[int, int]
+) -> tuple[str, str] | None:
+    """What is wrong with a frame whose beginning, of 4 bytes or more, is there; see `describe`.
+
+    An API version that the listener does not answer is a `DecodeError`.
+    """
+    size = int.from_bytes(beginning[:FRAME_SIZE_BYTES], "big", signed=True)
+    if not REQUEST_BYTES_MIN <= size <= size_max:
+        return describe(bytes(beginning[:8]), size, size_max)
+    if len(beginning) >= FRAME_HEADER_BYTES:
+        require_served(unpack_header(beginning, 0)[1], header_versions)
+    return None
 
 
 def describe(first_bytes: bytes, size: int, size_max: int) -> tuple[str, str]:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Mapping
 
+    from millstream._accel.express import ExpressHandler
+    from millstream._accel.selector import Selector
     from millstream.clock import Clock
     from millstream.network.channel import KafkaChannel
     from millstream.network.config import SocketServerConfig
@@ -36,6 +38,8 @@ class ListenerService:
     handle: RequestHandler
     header_versions: Mapping[int, int]
     ssl_context: ssl.SSLContext | None = None
+    express: ExpressHandler | None = None
+    """Who is offered each frame of a plain connection first, where the selector is compiled."""
 
 
 class Processor:
@@ -56,6 +60,8 @@ class Processor:
         self.requests = RequestChannel(config)
         self.pool = BufferPool()
         self.shared_buffer = memoryview(bytearray(SHARED_BUFFER_BYTES))
+        self.selector: Selector | None = None
+        """Reads the plain connections where it was built; made with the first of them."""
         self.channels: dict[int, KafkaChannel] = {}
         self._on_close = on_close
         self._due: list[KafkaChannel] = []
@@ -100,6 +106,8 @@ class Processor:
     def renew_shared_buffer(self) -> None:
         """A request retains the bytes of the one in use."""
         self.shared_buffer = memoryview(bytearray(SHARED_BUFFER_BYTES))
+        if self.selector is not None:
+            self.selector.use_buffer(self.shared_buffer)
 
     def least_recently_used(self, exempt_listener: str) -> KafkaChannel | None:
         """The connection of another listener that was silent the longest."""
@@ -222,6 +230,9 @@ class Processor:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self.selector is not None:
+            self.selector.close()
+            self.selector = None
 
     async def _until_empty(self) -> None:
         if self.channels:

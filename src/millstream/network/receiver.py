@@ -61,14 +61,20 @@ class Receiver:
             return shared[len(carried) :]
         return shared
 
-    def received(self, count: int) -> None:
-        """So many bytes were put into `space()`: they are in `buffer[start:end]` now."""
+    def received(self, count: int, begin: int = 0, handled: int = 0) -> None:
+        """So many bytes were put into `space()`: they are in `buffer[start:end]` now.
+
+        With nothing put away they may also have been put into the shared buffer from `begin` on.
+        Of what is in the buffer then, so many bytes were `handled` by somebody else.
+        """
         if self._own is None:
             self.buffer = self._processor.shared_buffer
-            self.start = self._pass_start = 0
-            self.end = len(self._carried) + count
+            self._pass_start = begin
+            self.start = begin + handled
+            self.end = begin + len(self._carried) + count
             self._carried = b""
         else:
+            self.start += handled
             self.end += count
 
     def restore(self) -> None:
@@ -143,7 +149,7 @@ class Receiver:
             return True
         has_room = self._reserve(frame_bytes, rest)
         size = growth_bytes(frame_bytes, rest) if has_room else rest
-        if has_room and self.start > CARRIED_BYTES_MAX:
+        if has_room and self.start - self._pass_start > CARRIED_BYTES_MAX:
             # Several frames at a time: the next read shall bring as many.
             size = max(size, SHARED_BUFFER_BYTES)
         self._move_to(self._processor.pool.take(max(size, rest)), rest)

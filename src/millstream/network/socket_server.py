@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Mapping
 
+    from millstream._accel.express import ExpressHandler
     from millstream.clock import Clock
     from millstream.network.config import SocketServerConfig
     from millstream.network.request import Connection, RequestHandler
@@ -80,8 +81,13 @@ class SocketServer:
         apis: Mapping[ApiKey, VersionRange],
         *,
         ssl_context: ssl.SSLContext | None = None,
+        express: ExpressHandler | None = None,
     ) -> None:
-        """Accept connections on a bound listener and answer these API versions."""
+        """Accept connections on a bound listener and answer these API versions.
+
+        `express` may answer before `handle` is asked; only plain connections that the compiled
+        selector reads offer it their frames.
+        """
         listening = self._sockets.pop(listener_name, None)
         if listening is None:
             raise InvalidArgument(f"{listener_name} is not bound, or is served already")
@@ -94,7 +100,7 @@ class SocketServer:
             )
         if not endpoint.security_protocol.is_encrypted:
             ssl_context = None
-        service = ListenerService(endpoint, handle, header_versions(apis), ssl_context)
+        service = ListenerService(endpoint, handle, header_versions(apis), ssl_context, express)
         acceptor = Acceptor(
             listening,
             service,

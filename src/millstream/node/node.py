@@ -271,7 +271,10 @@ class Node:
                 self.sockets.serve(name, self._intercept(apis), apis.apis)
             elif self.broker is not None:
                 broker_apis = self.broker.apis
-                self.sockets.serve(name, self._intercept(broker_apis), broker_apis.apis)
+                handle = self._intercept(broker_apis)
+                # Whoever puts something in front of the handlers wants to see every request.
+                express = broker_apis.express if handle == broker_apis.handle else None
+                self.sockets.serve(name, handle, broker_apis.apis, express=express)
 
     # Stop.
 

@@ -20,6 +20,7 @@ from millstream.errors import (
     RequestTimedOut,
     UnknownServerError,
 )
+from millstream.replica.produce_lane import make_produce_lane
 from millstream.replica.purgatory import DelayedOperation
 from millstream.replica.stored_log import stored_log
 from millstream.storage.producer_entry import AppendOrigin
@@ -27,6 +28,7 @@ from millstream.storage.producer_entry import AppendOrigin
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from millstream._accel.express import ExpressHandler
     from millstream.clock import Clock
     from millstream.replica.change_notifier import ChangeNotifier
     from millstream.replica.partition import Partition
@@ -217,6 +219,12 @@ class AppendService:
         self._notifier.changed(partition)
         # The generated constructor costs three times as much.
         return tuple.__new__(AppendResult, (None, base_offset, -1, partition.log.log_start_offset))
+
+    def make_express(self) -> ExpressHandler | None:
+        """`append_one` for a whole frame, compiled; None where it was not built."""
+        return make_produce_lane(
+            self._table, self._purgatory, self._notifier, self._failure, self._clock
+        )
 
     def append_own(self, partition: Partition, records: bytearray) -> int | None:
         """The short way of a batch that a coordinator built, not compressed and with keys.

@@ -96,6 +96,8 @@ class ReplicaManager:
         It serves ordinary batches where nobody has to be waited for; for the others it gives None
         and has done nothing, and `append` takes them.
         """
+        self.express = self._appends.make_express()
+        """The same for whole frames, compiled, for the listeners; None where it was not built."""
         self.append_own = self._appends.append_own
         """The same for a batch that a coordinator has built."""
         self._fetches = FetchService(

@@ -121,6 +121,8 @@ class KafkaApis(ApiServer):
 
         Without a receiver of `telemetry` clients are not told that they could push metrics.
         """
+        self.express = replicas.express
+        """Answers ordinary requests before `handle` is asked; None where it was not built."""
         self._produce = ProduceHandler(replicas, metadata, clock)
         self._fetch = FetchHandler(replicas, metadata, clock)
         auto_creation = AutoTopicCreationManager(controller, config, clock)

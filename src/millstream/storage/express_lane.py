@@ -3,13 +3,15 @@
 `UnifiedLog` tries it first. Nearly every append of a producer is of this kind; whatever is not (a
 transaction, a new epoch, a segment to roll, a topic that looks into batches, and everything that
 is wrong) gets None before anything was changed, and goes through `LogAppender`, which knows all
-rules and gives all errors. Both leave the same log behind.
+rules and gives all errors. Both leave the same log behind. The compiled twin in
+`_accel.express_lane` runs where it was built.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from millstream import _accel
 from millstream.records.kernel import inspect_client_batch, number_batch
 from millstream.records.layout import NO_PRODUCER_ID
 from millstream.storage.faults import storage_error
@@ -26,17 +28,31 @@ _FUTURE_MAX_MS: Final = 1 << 62
 """Added to the time of day this is still a number of 64 bits."""
 
 
+class Limits(NamedTuple):
+    """What a topic's settings mean for its lane."""
+
+    future_max_ms: int
+    """How far ahead of the time a timestamp may be."""
+    size_max: int
+    """Of a client's batch; 0 if none may come this way."""
+    own_size_max: int
+    """The same for a batch that this broker built."""
+
+
+def limits_of(config: LogConfig) -> Limits:
+    """Some settings close the lane."""
+    size_max = min(config.max_message_bytes, config.segment_size_max)
+    return Limits(
+        min(config.message_timestamp_after_max_ms, _FUTURE_MAX_MS),
+        size_max if _takes_all(config) else 0,
+        size_max if _takes_own(config) else 0,
+    )
+
+
 class ExpressLane:
     """Appends what needs no second look."""
 
-    __slots__ = (
-        "_epochs",
-        "_future_max_ms",
-        "_local",
-        "_own_size_max",
-        "_producers",
-        "_size_max",
-    )
+    __slots__ = ("_epochs", "_limits", "_local", "_producers")
 
     def __init__(
         self, local: LocalLog, producers: ProducerStateManager, epochs: LeaderEpochCache
@@ -47,11 +63,8 @@ class ExpressLane:
         self.update_config(local.config)
 
     def update_config(self, config: LogConfig) -> None:
-        """Take new settings; some close the lane."""
-        self._future_max_ms = min(config.message_timestamp_after_max_ms, _FUTURE_MAX_MS)
-        size_max = min(config.max_message_bytes, config.segment_size_max)
-        self._own_size_max = size_max if _takes_own(config) else 0
-        self._size_max = size_max if _takes_all(config) else 0
+        """Take new settings."""
+        self._limits = limits_of(config)
 
     def append(
         self, records: ReadableBuffer, leader_epoch: int, now_ms: int, *, is_own: bool = False
@@ -64,8 +77,9 @@ class ExpressLane:
         epochs = self._epochs
         if epochs.is_dirty or epochs.latest_epoch != leader_epoch:
             return None
-        size_max = self._own_size_max if is_own else self._size_max
-        batch = inspect_client_batch(records, size_max, now_ms + self._future_max_ms)
+        future_max_ms, client_size_max, own_size_max = self._limits
+        size_max = own_size_max if is_own else client_size_max
+        batch = inspect_client_batch(records, size_max, now_ms + future_max_ms)
         if batch is None:
             return None
         last_offset_delta, max_timestamp, producer_id, producer_epoch, base_sequence = batch
@@ -107,4 +121,30 @@ def _takes_own(config: LogConfig) -> bool:
         and config.message_timestamp_before_max_ms == INT64_MAX
         and config.flush_messages == INT64_MAX
         and config.flush_ms == INT64_MAX
+    )
+
+
+PlainExpressLane = ExpressLane
+"""The twin in Python, whichever runs."""
+if not TYPE_CHECKING and _accel.COMPILED:
+    from millstream._accel import express_lane as _compiled
+    from millstream._accel.express_lane import ExpressLane
+    from millstream.storage.disk import DiskFile
+    from millstream.storage.epoch_cache import LeaderEpochCache
+    from millstream.storage.local_log import LocalLog
+    from millstream.storage.producer_state import ProducerStateManager
+    from millstream.storage.segment import LogSegment
+    from millstream.storage.segment_indexes import SegmentIndexes
+    from millstream.storage.segments import LogSegments
+
+    _compiled.bind(
+        LocalLog,
+        LogSegments,
+        LogSegment,
+        SegmentIndexes,
+        ProducerStateManager,
+        LeaderEpochCache,
+        DiskFile,
+        limits_of,
+        storage_error,
     )

@@ -1,4 +1,4 @@
-"""Every scenario runs on asyncio's own loop, and on uvloop where it is installed."""
+"""Every scenario runs on both loops, and with both ways to read plain sockets."""
 
 from __future__ import annotations
 
@@ -9,14 +9,33 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from millstream import _accel
+from millstream.network import acceptor
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     Run = Callable[[Coroutine[Any, Any, None]], None]
 
 
+@pytest.fixture(params=["selector", "transports"])
+def reads_with(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Who reads plain sockets: the compiled selector, or the transports of the loop."""
+    if request.param == "transports":
+        monkeypatch.setattr(acceptor, "find_selector", lambda processor: None)
+    elif not _accel.COMPILED or not _has_epoll():
+        pytest.skip("the compiled selector is not built, or the system has no epoll")
+    return str(request.param)
+
+
+def _has_epoll() -> bool:
+    from millstream._accel import selector
+
+    return selector.IS_SUPPORTED
+
+
 @pytest.fixture(params=["asyncio", "uvloop"])
-def run(request: pytest.FixtureRequest) -> Run:
+def run(request: pytest.FixtureRequest, reads_with: str) -> Run:
     """Runs a coroutine to its end on the loop under test."""
     factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
     if request.param == "uvloop":

@@ -5,13 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
+import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from millstream.errors import ApiError
 from millstream.records.compression import Compression
+from millstream.storage import unified_log
 from millstream.storage.config import LogConfig
+from millstream.storage.express_lane import ExpressLane, PlainExpressLane
 from millstream.storage.producer_entry import AppendOrigin
 from millstream.testing.sim_filesystem import SimFileSystem
 from tests.unit.storage.batches import NOW_MS, batch_bytes, marker_batch
@@ -166,11 +170,16 @@ def state(log: UnifiedLog) -> Any:
     )
 
 
+LANES = list(dict.fromkeys([PlainExpressLane, ExpressLane]))
+
+
+@pytest.mark.parametrize("lane", LANES, ids=lambda lane: str(lane.__module__))
 @settings(max_examples=150)
 @given(st.one_of(plain_configs, odd_configs), st.lists(steps, max_size=12))
-def test_both_ways_leave_the_same_log(config: LogConfig, life: list[Step]) -> None:
+def test_both_ways_leave_the_same_log(lane: Any, config: LogConfig, life: list[Step]) -> None:
     disks = SimFileSystem(Random(1)), SimFileSystem(Random(1))
-    long, short = (open_log(disk, DIRECTORY, config) for disk in disks)
+    with mock.patch.object(unified_log, "ExpressLane", lane):
+        long, short = (open_log(disk, DIRECTORY, config) for disk in disks)
     now_ms = NOW_MS
     for step in life:
         now_ms += step.delay_ms

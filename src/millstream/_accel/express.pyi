@@ -1,0 +1,4 @@
+from collections.abc import Sequence
+
+class ExpressHandler:
+    def answer_all(self, frames: Sequence[bytearray]) -> list[bytes]: ...

@@ -1,0 +1,57 @@
+"""The short way into a log for the other extension modules; see express_lane.pyx."""
+
+from libc.stdint cimport int64_t, uint8_t
+
+from millstream._accel.files cimport iovec
+
+cdef enum:
+    # What `stage` gives for a batch that has to go the long way,
+    LANE_DECLINED = -1
+    # and for one that can only be judged when what is staged was committed.
+    LANE_BUSY = -2
+
+cdef struct StagedBatch:
+    int64_t size
+    int64_t last_offset
+    int64_t max_timestamp
+
+cdef class ExpressLane:
+    cdef object _local
+    cdef object _producers
+    cdef object _epochs
+    cdef int64_t _future_max_ms
+    cdef int64_t _size_max
+    cdef int64_t _own_size_max
+
+    # What was staged, and the state of the log as it was found.
+    cdef object _segment
+    cdef object _indexes
+    cdef StagedBatch* _batches
+    cdef iovec* _parts
+    cdef int _count
+    cdef int _capacity
+    cdef int _count_max
+    cdef int64_t _now_ms
+    cdef int64_t _epoch
+    cdef int64_t _position
+    cdef int64_t _next_position
+    cdef int64_t _next_offset
+    cdef int64_t _position_max
+    cdef int64_t _offset_max
+    cdef int64_t _timestamp_max
+    cdef int64_t _producer_id
+    cdef int64_t _producer_offset_delta
+    # For whoever stages into several logs: which of them this is, -1 for none.
+    cdef int place
+
+    cdef bint _begin(self, int64_t now_ms) except -1
+    cdef int _make_ready(self, segment) except -1
+    cdef int _learn_age(self, segment) except -1
+    cdef int _reserve(self) except -1
+    cdef int64_t stage(
+        self, uint8_t* batch, int64_t size, int64_t leader_epoch, int64_t now_ms,
+        bint is_own) except -3
+    cdef int commit(self) except -1
+    cdef int _write(self) except -1
+    cdef list _views(self)
+    cdef int _note_batches(self) except -1

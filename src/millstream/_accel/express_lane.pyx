@@ -1,0 +1,335 @@
+# cython: language_level=3, freethreading_compatible=True
+# cython: boundscheck=False, wraparound=False, cdivision=True
+"""The short way into a log; twin of `millstream.storage.express_lane`.
+
+It takes the same batches and leaves the same log behind, in two steps: `stage` checks and numbers a
+batch, `commit` writes all that was staged with one call. Between them the log's objects in Python
+are not changed, so a write that fails leaves them as they were. All lasting state stays there.
+"""
+
+from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.mem cimport PyMem_Free, PyMem_Realloc
+from libc.stdint cimport INT32_MAX, INT64_MAX, int64_t, uint8_t
+
+from millstream._accel.client_batch cimport (
+    NO_PRODUCER_ID, BatchFields, inspect, number)
+from millstream._accel.files cimport iovec, ms_write_parts
+from millstream._accel.slots cimport ms_slot_get, ms_slot_offset, ms_slot_set
+
+import os
+
+cdef enum:
+    CAPACITY_MIN = 8
+
+cdef struct Slots:
+    Py_ssize_t log_end_offset
+    Py_ssize_t dirty_since_ms
+    Py_ssize_t segments
+    Py_ssize_t segment_list
+    Py_ssize_t size
+    Py_ssize_t size_max
+    Py_ssize_t base_offset
+    Py_ssize_t indexes
+    Py_ssize_t first_timestamp
+    Py_ssize_t age_max_ms
+    Py_ssize_t created_ms
+    Py_ssize_t is_ready
+    Py_ssize_t file
+    Py_ssize_t is_changed
+    Py_ssize_t is_full
+    Py_ssize_t largest_timestamp
+    Py_ssize_t largest_offset
+    Py_ssize_t bytes_since_entry
+    Py_ssize_t interval_bytes
+    Py_ssize_t end_offset
+    Py_ssize_t entries
+    Py_ssize_t is_dirty
+    Py_ssize_t descriptor
+
+cdef Slots slots
+cdef object disk_file = None
+cdef object limits_of = None
+cdef object to_storage_error = None
+
+
+def bind(
+        local, segments, segment, indexes, producers, epochs, file, limits_of_config,
+        storage_error):
+    """Learn where the classes of `millstream.storage` keep what is used here, and two functions."""
+    global disk_file, limits_of, to_storage_error
+    slots.log_end_offset = ms_slot_offset(local, "log_end_offset")
+    slots.dirty_since_ms = ms_slot_offset(local, "dirty_since_ms")
+    slots.segments = ms_slot_offset(local, "segments")
+    slots.segment_list = ms_slot_offset(segments, "_segments")
+    slots.size = ms_slot_offset(segment, "size")
+    slots.size_max = ms_slot_offset(segment, "_size_max")
+    slots.base_offset = ms_slot_offset(segment, "base_offset")
+    slots.indexes = ms_slot_offset(segment, "indexes")
+    slots.first_timestamp = ms_slot_offset(segment, "_first_timestamp")
+    slots.age_max_ms = ms_slot_offset(segment, "_age_max_ms")
+    slots.created_ms = ms_slot_offset(segment, "created_ms")
+    slots.is_ready = ms_slot_offset(segment, "_is_ready")
+    slots.file = ms_slot_offset(segment, "_file")
+    slots.is_changed = ms_slot_offset(segment, "is_changed")
+    slots.is_full = ms_slot_offset(indexes, "is_full")
+    slots.largest_timestamp = ms_slot_offset(indexes, "largest_timestamp")
+    slots.largest_offset = ms_slot_offset(indexes, "largest_offset")
+    slots.bytes_since_entry = ms_slot_offset(indexes, "_bytes_since_entry")
+    slots.interval_bytes = ms_slot_offset(indexes, "interval_bytes")
+    slots.end_offset = ms_slot_offset(producers, "_end_offset")
+    slots.entries = ms_slot_offset(epochs, "_entries")
+    slots.is_dirty = ms_slot_offset(epochs, "is_dirty")
+    slots.descriptor = ms_slot_offset(file, "_descriptor")
+    disk_file = file
+    limits_of = limits_of_config
+    to_storage_error = storage_error
+
+
+cdef inline object slot(object owner, Py_ssize_t offset):
+    return <object>ms_slot_get(owner, offset)
+
+
+cdef inline int64_t number_in(object owner, Py_ssize_t offset) except? -1:
+    return <int64_t>slot(owner, offset)
+
+
+cdef inline int64_t saturated_sum(int64_t a, int64_t b) noexcept:
+    """Of which the second is not negative."""
+    return a + b if a <= INT64_MAX - b else INT64_MAX
+
+
+cdef class ExpressLane:
+    """Appends what needs no second look."""
+
+    def __cinit__(self):
+        self._batches = NULL
+        self._parts = NULL
+        self._count = self._capacity = 0
+        self.place = -1
+
+    def __init__(self, local, producers, epochs):
+        self._local = local
+        self._producers = producers
+        self._epochs = epochs
+        self.update_config(local.config)
+
+    def __dealloc__(self):
+        PyMem_Free(self._batches)
+        PyMem_Free(self._parts)
+
+    def update_config(self, config):
+        """Take new settings."""
+        self._future_max_ms, self._size_max, self._own_size_max = limits_of(config)
+
+    def append(self, records, leader_epoch, now_ms, *, is_own=False):
+        """The batch's offset, or None if it has to go the long way; then nothing has changed."""
+        cdef Py_buffer view
+        cdef int64_t base_offset
+        try:
+            PyObject_GetBuffer(records, &view, PyBUF_WRITABLE)
+        except BufferError:
+            return None
+        try:
+            base_offset = self.stage(<uint8_t*>view.buf, view.len, leader_epoch, now_ms, is_own)
+            if base_offset < 0:
+                return None
+            self.commit()
+            return base_offset
+        finally:
+            PyBuffer_Release(&view)
+
+    cdef int64_t stage(
+            self, uint8_t* batch, int64_t size, int64_t leader_epoch, int64_t now_ms,
+            bint is_own) except -3:
+        """Check and number a batch, which must stay where it is until `commit`: its offset.
+
+        LANE_DECLINED if it has to go the long way, LANE_BUSY if `commit` has to come first; nothing
+        was changed then.
+        """
+        cdef BatchFields fields
+        cdef int64_t last_offset, base_offset
+        if self._count == 0 and not self._begin(now_ms):
+            return LANE_DECLINED
+        if leader_epoch != self._epoch or not inspect(
+                batch, size, self._own_size_max if is_own else self._size_max,
+                saturated_sum(now_ms, self._future_max_ms), &fields):
+            return LANE_DECLINED
+        base_offset = self._next_offset
+        last_offset = base_offset + fields.last_offset_delta
+        # Whatever would make `LogSegment.should_roll` say yes, or have to look into the log.
+        if (size > self._position_max - self._next_position
+                or self._count >= self._count_max
+                or last_offset > self._offset_max
+                or fields.max_timestamp > self._timestamp_max):
+            return LANE_BUSY if self._count else LANE_DECLINED
+        if fields.producer_id != NO_PRODUCER_ID:
+            if self._count:
+                return LANE_BUSY
+            if not self._producers.is_next(
+                    fields.producer_id, fields.producer_epoch, fields.base_sequence,
+                    fields.last_offset_delta):
+                return LANE_DECLINED
+        elif self._producer_id != NO_PRODUCER_ID:
+            return LANE_BUSY
+        self._reserve()
+        number(batch, base_offset, leader_epoch)
+        self._parts[self._count].iov_base = batch
+        self._parts[self._count].iov_len = size
+        self._batches[self._count].size = size
+        self._batches[self._count].last_offset = last_offset
+        self._batches[self._count].max_timestamp = fields.max_timestamp
+        self._producer_id = fields.producer_id
+        self._producer_offset_delta = fields.last_offset_delta
+        self._count += 1
+        self._next_position += size
+        self._next_offset = last_offset + 1
+        return base_offset
+
+    cdef bint _begin(self, int64_t now_ms) except -1:
+        """Have a look at the log. False if an append has to go the long way."""
+        cdef list entries = <list>slot(self._epochs, slots.entries)
+        cdef list segments
+        cdef object segment, first
+        cdef int64_t age_max_ms
+        if slot(self._epochs, slots.is_dirty) is not False or not entries:
+            return False
+        segments = <list>slot(slot(self._local, slots.segments), slots.segment_list)
+        segment = segments[len(segments) - 1]
+        if slot(segment, slots.is_ready) is not True or slot(segment, slots.file) is None:
+            self._make_ready(segment)
+        self._indexes = slot(segment, slots.indexes)
+        if slot(self._indexes, slots.is_full) is not False:
+            return False
+        self._segment = segment
+        self._now_ms = now_ms
+        self._epoch = (<tuple>entries[len(entries) - 1])[0]
+        self._position = self._next_position = number_in(segment, slots.size)
+        self._position_max = number_in(segment, slots.size_max)
+        self._next_offset = number_in(self._local, slots.log_end_offset)
+        self._offset_max = saturated_sum(number_in(segment, slots.base_offset), INT32_MAX)
+        self._producer_id = NO_PRODUCER_ID
+        age_max_ms = number_in(segment, slots.age_max_ms)
+        self._timestamp_max = INT64_MAX
+        # In an empty segment the age of the second batch depends on the first one.
+        self._count_max = 1 if self._position == 0 else INT32_MAX
+        if self._position == 0:
+            return True
+        first = slot(segment, slots.first_timestamp)
+        if first is None:
+            self._learn_age(segment)
+            first = slot(segment, slots.first_timestamp)
+        if <int64_t>first >= 0:
+            self._timestamp_max = saturated_sum(<int64_t>first, max(age_max_ms, 0))
+            return age_max_ms >= 0
+        return now_ms - number_in(segment, slots.created_ms) <= age_max_ms
+
+    cdef int _make_ready(self, segment) except -1:
+        """The first use of a segment opens its files."""
+        try:
+            segment.open_file()
+            segment._ready_indexes()
+        except OSError as cause:
+            raise to_storage_error(self._local.directory, "appending", cause) from cause
+        return 0
+
+    cdef int _learn_age(self, segment) except -1:
+        """The second use reads the time of its first batch."""
+        try:
+            segment.age_ms(0, self._now_ms)
+        except OSError as cause:
+            raise to_storage_error(self._local.directory, "appending", cause) from cause
+        return 0
+
+    cdef int _reserve(self) except -1:
+        """Make room for one more batch."""
+        cdef int capacity = max(CAPACITY_MIN, 2 * self._capacity)
+        cdef void* memory
+        if self._count < self._capacity:
+            return 0
+        memory = PyMem_Realloc(self._batches, capacity * sizeof(StagedBatch))
+        if memory == NULL:
+            raise MemoryError()
+        self._batches = <StagedBatch*>memory
+        memory = PyMem_Realloc(self._parts, capacity * sizeof(iovec))
+        if memory == NULL:
+            raise MemoryError()
+        self._parts = <iovec*>memory
+        self._capacity = capacity
+        return 0
+
+    cdef int commit(self) except -1:
+        """Write what was staged, then let the log know. All or nothing."""
+        cdef int64_t last_offset = self._next_offset - 1
+        cdef int64_t max_timestamp
+        if self._count == 0:
+            return 0
+        try:
+            self._write()
+            max_timestamp = self._batches[self._count - 1].max_timestamp
+            self._note_batches()
+        finally:
+            self._count = 0
+            self._segment = self._indexes = None
+        ms_slot_set(self._local, slots.log_end_offset, self._next_offset)
+        if self._now_ms < number_in(self._local, slots.dirty_since_ms):
+            ms_slot_set(self._local, slots.dirty_since_ms, self._now_ms)
+        if self._producer_id != NO_PRODUCER_ID:
+            self._producers.record_next(
+                self._producer_id, self._producer_offset_delta, last_offset, max_timestamp)
+        else:
+            ms_slot_set(self._producers, slots.end_offset, self._next_offset)
+        return 0
+
+    cdef int _write(self) except -1:
+        cdef object file = slot(self._segment, slots.file)
+        cdef int error, descriptor
+        try:
+            if isinstance(file, disk_file):
+                descriptor = number_in(file, slots.descriptor)
+                with nogil:
+                    error = ms_write_parts(
+                        descriptor, self._parts, self._count, self._position)
+                if error:
+                    raise OSError(error, os.strerror(error))
+            else:
+                file.pwritev(self._views(), self._position)
+        except OSError as cause:
+            # What is in the file is beyond `size`: never read, overwritten by the next append.
+            try:
+                file.truncate(self._position)
+            except OSError:
+                pass
+            raise to_storage_error(self._local.directory, "appending", cause) from cause
+        ms_slot_set(self._segment, slots.is_changed, True)
+        return 0
+
+    cdef list _views(self):
+        """The parts for a file that is none of the system's."""
+        cdef int i
+        return [
+            (<char*>self._parts[i].iov_base)[:self._parts[i].iov_len] for i in range(self._count)
+        ]
+
+    cdef int _note_batches(self) except -1:
+        """As `SegmentIndexes.note_batch` and the end of `LogSegment.append` do."""
+        cdef object indexes = self._indexes
+        cdef StagedBatch* batch
+        cdef int i
+        cdef int64_t position = self._position
+        cdef int64_t largest = number_in(indexes, slots.largest_timestamp)
+        cdef int64_t since_entry = number_in(indexes, slots.bytes_since_entry)
+        cdef int64_t interval = number_in(indexes, slots.interval_bytes)
+        for i in range(self._count):
+            batch = &self._batches[i]
+            if batch.max_timestamp > largest:
+                largest = batch.max_timestamp
+                ms_slot_set(indexes, slots.largest_timestamp, largest)
+                ms_slot_set(indexes, slots.largest_offset, batch.last_offset)
+            if since_entry > interval:
+                indexes._add_entries(batch.last_offset, position)
+                since_entry = 0
+            since_entry += batch.size
+            position += batch.size
+        ms_slot_set(indexes, slots.bytes_since_entry, since_entry)
+        ms_slot_set(self._segment, slots.size, position)
+        return 0

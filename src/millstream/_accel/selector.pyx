@@ -1,0 +1,362 @@
+# cython: language_level=3, freethreading_compatible=True
+# cython: boundscheck=False, wraparound=False, cdivision=True
+"""Plain sockets beneath the event loop: one epoll, whose descriptor the loop watches.
+
+`millstream.network.selection` gives it the plain connections of a processor where this was built
+and the system has epoll; others stay with the loop's own transports. A `Selector` reads all sockets
+that are ready in a turn, offers whole frames to the listener's `ExpressHandler`, commits what was
+staged, and answers each connection with one `send`. Whatever is not that simple is left to the
+connection's `KafkaChannel`, which sees it as if a transport had read it.
+"""
+
+from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.mem cimport PyMem_Free, PyMem_Malloc
+from cpython.ref cimport PyObject
+from libc.errno cimport EAGAIN, EINTR, errno
+from libc.stdint cimport int64_t, uint8_t
+
+from millstream._accel.express cimport (
+    EXPRESS_ANSWER_BYTES_MAX, EXPRESS_DECLINED, ExpressHandler)
+from millstream._accel.slots cimport ms_slot_get, ms_slot_offset, ms_slot_set
+from millstream._accel.socket_transport cimport SocketTransport
+from millstream._accel.sockets cimport (
+    ms_epoll_create, ms_epoll_ready, ms_event, ms_event_tag, ms_has_epoll, ms_receive, ms_send)
+from millstream._accel.wire cimport ms_read_big_endian
+
+import os
+
+IS_SUPPORTED = bool(ms_has_epoll)
+
+cdef enum:
+    EVENTS_MAX = 64
+    FRAME_SIZE_BYTES = 4
+    FRAME_BYTES_MIN = 14
+    # A read gets at least so much room, or what was staged is settled first.
+    ROOM_BYTES_MIN = 128 * 1024
+    ANSWERS_BYTES_MAX = 64 * 1024
+
+cdef struct Reply:
+    PyObject* transport
+    int64_t start
+    int64_t end
+
+cdef struct Slots:
+    Py_ssize_t is_open
+    Py_ssize_t gate
+    Py_ssize_t in_flight
+    Py_ssize_t out
+    Py_ssize_t sender
+    Py_ssize_t receiver
+    Py_ssize_t liveness
+    Py_ssize_t reasons
+    Py_ssize_t own
+    Py_ssize_t carried
+    Py_ssize_t start
+    Py_ssize_t end
+    Py_ssize_t queue
+    Py_ssize_t bytes_sent
+    Py_ssize_t last_active_ms
+
+cdef Slots slots
+
+
+def bind(channel, gate, receiver, sender, liveness):
+    """Learn where the classes of `millstream.network` keep what is read here."""
+    slots.is_open = ms_slot_offset(channel, "is_open")
+    slots.gate = ms_slot_offset(channel, "_gate")
+    slots.in_flight = ms_slot_offset(channel, "_in_flight")
+    slots.out = ms_slot_offset(channel, "_out")
+    slots.sender = ms_slot_offset(channel, "_sender")
+    slots.receiver = ms_slot_offset(channel, "_receiver")
+    slots.liveness = ms_slot_offset(channel, "liveness")
+    slots.reasons = ms_slot_offset(gate, "reasons")
+    slots.own = ms_slot_offset(receiver, "_own")
+    slots.carried = ms_slot_offset(receiver, "_carried")
+    slots.start = ms_slot_offset(receiver, "start")
+    slots.end = ms_slot_offset(receiver, "end")
+    slots.queue = ms_slot_offset(sender, "_queue")
+    slots.bytes_sent = ms_slot_offset(sender, "bytes_sent")
+    slots.last_active_ms = ms_slot_offset(liveness, "last_active_ms")
+
+
+cdef inline object slot(object owner, Py_ssize_t offset):
+    return <object>ms_slot_get(owner, offset)
+
+
+cdef bint is_quiet(object channel) except -1:
+    """Whether the next frame can be answered at once: nothing is muted, owed or unsent."""
+    return (
+        slot(channel, slots.is_open) is True
+        and <int64_t>slot(slot(channel, slots.gate), slots.reasons) == 0
+        and len(slot(channel, slots.in_flight)) == 0
+        and len(slot(channel, slots.out)) == 0
+        and len(slot(slot(channel, slots.sender), slots.queue)) == 0
+    )
+
+
+cdef class Selector:
+    """Reads the plain connections of one loop, and answers what is simple. One thread only."""
+
+    cdef object _loop
+    cdef object _processor
+    cdef object _now
+    cdef set _transports
+    cdef int _epoll
+    cdef object _shared_buffer
+    cdef uint8_t* _shared
+    cdef int64_t _shared_bytes
+    cdef int64_t _shared_used
+    cdef int64_t _frame_bytes_max
+    cdef uint8_t* _answers
+    cdef int64_t _answers_used
+    cdef ExpressHandler _staging
+    cdef Reply _replies[EVENTS_MAX]
+    cdef int _reply_count
+    cdef int64_t _bytes_in
+    cdef int64_t _requests
+
+    def __cinit__(self):
+        self._epoll = -1
+        self._answers = NULL
+
+    def __init__(self, loop, processor):
+        self._loop = loop
+        self._processor = processor
+        self._transports = set()
+        self._frame_bytes_max = processor.config.socket_request_max_bytes + FRAME_SIZE_BYTES
+        self._answers = <uint8_t*>PyMem_Malloc(ANSWERS_BYTES_MAX)
+        if self._answers == NULL:
+            raise MemoryError()
+        self._epoll = ms_epoll_create()
+        if self._epoll < 0:
+            raise OSError(errno, os.strerror(errno))
+        self.use_buffer(processor.shared_buffer)
+        loop.add_reader(self._epoll, self._on_ready)
+
+    def __dealloc__(self):
+        PyMem_Free(self._answers)
+
+    def close(self):
+        """Read nothing more. The connections are closed by then."""
+        if self._epoll >= 0:
+            self._loop.remove_reader(self._epoll)
+            os.close(self._epoll)
+            self._epoll = -1
+
+    def use_buffer(self, buffer):
+        """Where reads go from now on: the processor has another shared buffer."""
+        cdef Py_buffer view
+        PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE)
+        self._shared = <uint8_t*>view.buf
+        self._shared_bytes = view.len
+        PyBuffer_Release(&view)
+        # The memory stays where it is for as long as the memoryview is referred to.
+        self._shared_buffer = buffer
+
+    def open(self, channel, connected, ExpressHandler express):
+        """Take a connected socket for a channel, and read it from now on."""
+        cdef SocketTransport transport = SocketTransport.__new__(SocketTransport)
+        transport.channel = channel
+        transport.connected = connected
+        transport.loop = self._loop
+        transport.open_ones = self._transports
+        transport.express = express
+        transport.epoll = self._epoll
+        transport.descriptor = connected.fileno()
+        transport.watch()
+        self._transports.add(transport)
+        channel.connection_made(transport)
+
+    def _on_ready(self):
+        """Read everybody who is ready, then settle what was staged."""
+        cdef ms_event events[EVENTS_MAX]
+        cdef SocketTransport transport
+        cdef int i, count = ms_epoll_ready(self._epoll, events, EVENTS_MAX)
+        self._now = self._processor.now_ms()
+        for i in range(count):
+            transport = <SocketTransport>ms_event_tag(&events[i])
+            # Somebody before it in this turn may have muted or closed it.
+            if transport.is_read:
+                try:
+                    self._read(transport)
+                except Exception as error:
+                    self._report(transport, error)
+        try:
+            self._settle()
+        except Exception as error:
+            self._report(None, error)
+        self._hand_over_counts()
+
+    cdef _report(self, SocketTransport transport, error):
+        """What should not happen: tell it, and close the connection it happened on."""
+        self._loop.call_exception_handler(
+            {"message": "a connection failed while it was read", "exception": error}
+        )
+        if transport is not None:
+            transport.fail(error)
+
+    cdef _hand_over_counts(self):
+        if self._requests:
+            self._processor.requests_received += self._requests
+            self._processor.bytes_in += self._bytes_in
+            self._requests = self._bytes_in = 0
+
+    # Reading.
+
+    cdef int _read(self, SocketTransport transport) except -1:
+        cdef object channel = transport.channel
+        cdef object receiver = slot(channel, slots.receiver)
+        cdef bint has_own = slot(receiver, slots.own) is not None
+        cdef bint is_plain = not has_own and len(<bytes>slot(receiver, slots.carried)) == 0
+        if transport.express is None or not is_quiet(channel):
+            self._settle()
+            return self._read_for_channel(transport, is_plain)
+        if is_plain:
+            return self._read_shared(transport)
+        self._settle()
+        return self._read_rest(transport, receiver, has_own)
+
+    cdef int _read_for_channel(self, SocketTransport transport, bint is_plain) except -1:
+        """All is left to the channel."""
+        cdef Py_buffer view
+        cdef int64_t count
+        if is_plain:
+            count = ms_receive(transport.descriptor, self._shared, self._shared_bytes)
+        else:
+            PyObject_GetBuffer(transport.channel.get_buffer(-1), &view, PyBUF_WRITABLE)
+            count = ms_receive(transport.descriptor, view.buf, view.len)
+            PyBuffer_Release(&view)
+        if count > 0:
+            transport.channel.buffer_updated(count)
+        else:
+            self._ended(transport, count)
+        return 0
+
+    cdef int _read_shared(self, SocketTransport transport) except -1:
+        """The common case: the connection begins with a frame, behind those of others."""
+        if self._shared_bytes - self._shared_used < ROOM_BYTES_MIN:
+            self._settle()
+        cdef int64_t start = self._shared_used
+        cdef int64_t count = ms_receive(
+            transport.descriptor, self._shared + start, self._shared_bytes - start)
+        if count <= 0:
+            return self._ended(transport, count)
+        cdef int64_t handled = self._stage(transport, self._shared, start, start + count)
+        if handled == start + count:
+            self._bytes_in += count
+            self._shared_used = handled
+            ms_slot_set(
+                slot(transport.channel, slots.liveness), slots.last_active_ms, self._now)
+        else:
+            self._settle()
+            transport.channel.buffer_updated(count, start, handled - start)
+        return 0
+
+    cdef int _read_rest(self, SocketTransport transport, receiver, bint has_own) except -1:
+        """Behind bytes that an earlier read brought."""
+        cdef Py_buffer view
+        cdef uint8_t* base
+        cdef int64_t start = 0, end, count, handled
+        end = <int64_t>slot(receiver, slots.end) if has_own else len(
+            <bytes>slot(receiver, slots.carried))
+        PyObject_GetBuffer(receiver.space(), &view, PyBUF_WRITABLE)
+        try:
+            count = ms_receive(transport.descriptor, view.buf, view.len)
+            if count <= 0:
+                return self._ended(transport, count)
+            base = <uint8_t*>view.buf - end
+            if has_own:
+                start = <int64_t>slot(receiver, slots.start)
+            handled = self._stage(transport, base, start, end + count)
+            self._settle()
+        finally:
+            PyBuffer_Release(&view)
+        transport.channel.buffer_updated(count, 0, handled - start)
+        return 0
+
+    cdef int _ended(self, SocketTransport transport, int64_t count) except -1:
+        """Nothing was read."""
+        if count == 0:
+            self._settle()
+            transport.channel.eof_received()
+            transport.fail(None)
+        elif count not in (-EAGAIN, -EINTR):
+            transport.fail(OSError(-count, os.strerror(-count)))
+        return 0
+
+    # Answering.
+
+    cdef int64_t _stage(
+            self, SocketTransport transport, uint8_t* base, int64_t start,
+            int64_t end) except -1:
+        """Offer the whole frames to the handler; where the first one is that it does not take."""
+        cdef ExpressHandler express = transport.express
+        cdef int64_t answer, frame_end
+        cdef bint is_replying = False
+        if self._staging is not express:
+            self._settle()
+            express.begin()
+            self._staging = express
+        while end - start >= FRAME_BYTES_MIN:
+            frame_end = start + FRAME_SIZE_BYTES + ms_read_big_endian(base + start, 4)
+            if frame_end > end or not (
+                    FRAME_BYTES_MIN <= frame_end - start <= self._frame_bytes_max):
+                break
+            if self._answers_used > ANSWERS_BYTES_MAX - EXPRESS_ANSWER_BYTES_MAX:
+                self._settle()
+                is_replying = False
+                if not is_quiet(transport.channel):
+                    break
+                express.begin()
+                self._staging = express
+            answer = express.stage(
+                base + start, frame_end - start, self._answers + self._answers_used)
+            if answer == EXPRESS_DECLINED:
+                break
+            if not is_replying:
+                is_replying = True
+                self._replies[self._reply_count].transport = <PyObject*>transport
+                self._replies[self._reply_count].start = self._answers_used
+                self._reply_count += 1
+            self._answers_used += answer
+            self._replies[self._reply_count - 1].end = self._answers_used
+            self._requests += 1
+            start = frame_end
+        return start
+
+    cdef int _settle(self) except -1:
+        """Commit what was staged, then answer; afterwards all room is free."""
+        cdef int i, count = self._reply_count
+        cdef ExpressHandler staging = self._staging
+        self._reply_count = 0
+        self._staging = None
+        self._shared_used = self._answers_used = 0
+        if count == 0:
+            return 0
+        try:
+            staging.commit()
+        except Exception as error:
+            # Nobody knows what was done: no answer is the only right one.
+            for i in range(count):
+                self._report(<SocketTransport>self._replies[i].transport, error)
+            return 0
+        for i in range(count):
+            self._answer(&self._replies[i])
+        return 0
+
+    cdef int _answer(self, Reply* reply) except -1:
+        cdef SocketTransport transport = <SocketTransport>reply.transport
+        cdef object channel = transport.channel
+        cdef object sender = slot(channel, slots.sender)
+        cdef int64_t size = reply.end - reply.start
+        cdef int64_t sent = 0
+        if size > 0:
+            sent = ms_send(transport.descriptor, self._answers + reply.start, size)
+        ms_slot_set(
+            sender, slots.bytes_sent, <int64_t>slot(sender, slots.bytes_sent) + sent)
+        if sent < size:
+            # A slow peer, or none: the channel finds out which.
+            channel.send_rest(PyBytes_FromStringAndSize(
+                <const char*>self._answers + reply.start + sent, size - sent))
+        return 0

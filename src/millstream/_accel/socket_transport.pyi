@@ -1,0 +1,3 @@
+from asyncio import Transport
+
+class SocketTransport(Transport): ...

@@ -1,0 +1,77 @@
+/* Sockets and epoll for selector.pyx. On systems without epoll everything compiles and
+   ms_has_epoll is 0: connections then stay with the event loop. */
+
+#ifndef MILLSTREAM_SOCKETS_H
+#define MILLSTREAM_SOCKETS_H
+
+#include <errno.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#ifdef __linux__
+
+#include <sys/epoll.h>
+
+static const int ms_has_epoll = 1;
+typedef struct epoll_event ms_event;
+
+static inline int ms_epoll_create(void) { return epoll_create1(EPOLL_CLOEXEC); }
+
+/* Watch a descriptor for bytes to read; hang-ups and errors come as such too. */
+static inline int ms_epoll_add(int epoll, int descriptor, void *tag)
+{
+    ms_event event = {.events = EPOLLIN, .data = {.ptr = tag}};
+    return epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &event);
+}
+
+static inline int ms_epoll_remove(int epoll, int descriptor)
+{
+    ms_event event = {0};
+    return epoll_ctl(epoll, EPOLL_CTL_DEL, descriptor, &event);
+}
+
+/* Who is ready now; never waits. */
+static inline int ms_epoll_ready(int epoll, ms_event *events, int count)
+{
+    return epoll_wait(epoll, events, count, 0);
+}
+
+static inline void *ms_event_tag(const ms_event *event) { return event->data.ptr; }
+
+#else
+
+static const int ms_has_epoll = 0;
+typedef struct { void *tag; } ms_event;
+
+static inline int ms_unsupported(void) { errno = ENOSYS; return -1; }
+static inline int ms_epoll_create(void) { return ms_unsupported(); }
+static inline int ms_epoll_add(int epoll, int descriptor, void *tag) { return ms_unsupported(); }
+static inline int ms_epoll_remove(int epoll, int descriptor) { return ms_unsupported(); }
+static inline int ms_epoll_ready(int epoll, ms_event *events, int count) { return 0; }
+static inline void *ms_event_tag(const ms_event *event) { return event->tag; }
+
+#endif
+
+#ifdef MSG_NOSIGNAL
+#define MS_SEND_FLAGS (MSG_DONTWAIT | MSG_NOSIGNAL)
+#else
+#define MS_SEND_FLAGS MSG_DONTWAIT
+#endif
+
+/* The bytes received, 0 at the end of the stream, -errno. */
+static inline int64_t ms_receive(int descriptor, void *buffer, size_t size)
+{
+    ssize_t count = recv(descriptor, buffer, size, MSG_DONTWAIT);
+    return count < 0 ? -(int64_t)errno : (int64_t)count;
+}
+
+/* The bytes that the kernel took; 0 whatever the reason if it took none. */
+static inline int64_t ms_send(int descriptor, const void *data, size_t size)
+{
+    ssize_t count = send(descriptor, data, size, MS_SEND_FLAGS);
+    return count < 0 ? 0 : (int64_t)count;
+}
+
+#endif

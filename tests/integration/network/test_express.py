@@ -1,0 +1,204 @@
+"""Requests answered beneath the loop: in order with all others, however their bytes arrive."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from contextlib import asynccontextmanager
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from millstream import _accel
+from millstream.clock import SystemClock
+from millstream.network import SocketServer, SocketServerConfig
+from millstream.protocol.frame import encode_request
+from millstream.protocol.messages.metadata import MetadataRequest
+from millstream.storage.disk import DiskFileSystem
+from tests.integration.network.harness import Served, until
+from tests.unit.server.harness import Broker
+from tests.unit.storage.batches import batch_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from tests.integration.network.conftest import Run
+
+pytestmark = pytest.mark.skipif(
+    not _accel.COMPILED, reason="the compiled kernel is not built (make build)"
+)
+
+PARTITIONS = 2
+WARM = 2
+
+
+@asynccontextmanager
+async def serving(directory: Path, **settings: Any) -> AsyncIterator[tuple[Broker, Served]]:
+    """A broker with a real log behind a listener that offers its frames to the express handler."""
+    broker = Broker(filesystem=DiskFileSystem(), directories=(str(directory),))
+    broker.create("orders", PARTITIONS)
+    for index in range(PARTITIONS):
+        for _ in range(WARM):
+            broker.produce(partition=index)
+    config = SocketServerConfig(listeners=("PLAINTEXT://127.0.0.1:0",), **settings)
+    server = SocketServer(config, SystemClock())
+    server.bind()
+    apis = broker.apis
+    server.serve("PLAINTEXT", apis.handle, apis.apis, express=apis.express)
+    served = Served(server)
+    try:
+        yield broker, served
+    finally:
+        served.close_clients()
+        await server.stop()
+
+
+def produce_frame(broker: Broker, correlation_id: int, partition: int = 0, size: int = 10) -> bytes:
+    request = broker.produce_request(batch_bytes(value_bytes=size), partition=partition)
+    return encode_request(request, 13, correlation_id, "tests")
+
+
+def metadata_frame(correlation_id: int) -> bytes:
+    return encode_request(MetadataRequest(topics=[]), 9, correlation_id, "tests")
+
+
+def end_offsets(broker: Broker) -> list[int]:
+    return [broker.partition(index=index).log.log_end_offset for index in range(PARTITIONS)]
+
+
+@pytest.mark.parametrize("size", [10, 40_000, 300_000])
+def test_answers_come_in_order_however_the_bytes_arrive(
+    run: Run, tmp_path: Path, size: int
+) -> None:
+    async def scenario() -> None:
+        async with serving(tmp_path) as (broker, served):
+            random = Random(size)
+            places = [random.choice([None, 0, 1, 1]) for _ in range(40)]
+            frames = [
+                metadata_frame(i) if place is None else produce_frame(broker, i, place, size)
+                for i, place in enumerate(places)
+            ]
+            stream = b"".join(frames)
+            client = await served.client()
+            answers = asyncio.create_task(client.ids(len(frames)))
+            while stream:
+                count = random.choice([1, 13, 700, 70_000, 600_000])
+                await client.send(stream[:count])
+                stream = stream[count:]
+                await asyncio.sleep(0)
+            assert await answers == list(range(len(frames)))
+            assert end_offsets(broker) == [WARM + places.count(0), WARM + places.count(1)]
+            assert served.server.processor.requests_received == len(frames)
+            assert served.server.processor.bytes_in == sum(map(len, frames))
+
+    run(scenario())
+
+
+def test_many_connections_write_to_the_same_logs(run: Run, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving(tmp_path) as (broker, served):
+            clients = [await served.client() for _ in range(20)]
+            for turn in range(5):
+                for number, client in enumerate(clients):
+                    await client.send(produce_frame(broker, turn, number % PARTITIONS))
+                for client in clients:
+                    assert await client.ids(1) == [turn]
+            assert end_offsets(broker) == [WARM + 50, WARM + 50]
+
+    run(scenario())
+
+
+def test_a_peer_that_reads_nothing_gets_every_answer_in_the_end(run: Run, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving(tmp_path, socket_send_buffer_bytes=4096) as (broker, served):
+            client = await served.client(receive_buffer=4096)
+            count = 20_000
+            frame = bytearray(produce_frame(broker, 0))
+            stream = bytearray()
+            for i in range(count):
+                frame[8:12] = i.to_bytes(4, "big")
+                stream += frame
+            sending = asyncio.create_task(client.send(bytes(stream)))
+            channels = served.server.processor.channels
+            await until(lambda: any(each.is_muted for each in channels.values()))
+            assert await client.ids(count) == list(range(count))
+            await sending
+            assert end_offsets(broker) == [WARM + count, WARM]
+
+    run(scenario())
+
+
+def test_a_connection_that_ends_has_written_what_it_sent(run: Run, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving(tmp_path) as (broker, served):
+            client = await served.client()
+            await served.until(1)
+            await client.send(b"".join(produce_frame(broker, i) for i in range(10)))
+            client.socket.shutdown(socket.SHUT_WR)
+            await served.until(0)
+            assert end_offsets(broker) == [WARM + 10, WARM]
+
+    run(scenario())
+
+
+def test_garbage_behind_a_good_request_closes_the_connection(run: Run, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving(tmp_path) as (broker, served):
+            client = await served.client()
+            await client.send(produce_frame(broker, 7) + b"GET / HTTP/1.1\r\n\r\n")
+            assert await client.ids(1) == [7]
+            assert await client.is_closed_by_server()
+            assert served.server.processor.requests_rejected == 1
+
+    run(scenario())
+
+
+def test_a_peer_that_is_gone_harms_nobody(run: Run, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving(tmp_path) as (broker, served):
+            gone, other = await served.client(), await served.client()
+            await served.until(2)
+            await gone.send(produce_frame(broker, 1))
+            gone.vanish()
+            await other.send(produce_frame(broker, 2))
+            assert await other.ids(1) == [2]
+            await served.until(1)
+
+    run(scenario())
+
+
+def test_when_nobody_knows_what_was_written_there_is_no_answer(
+    run: Run, reads_with: str, tmp_path: Path
+) -> None:
+    if reads_with != "selector":
+        pytest.skip("only the selector answers several connections at a time")
+
+    async def scenario() -> None:
+        async with serving(tmp_path) as (broker, served):
+            problems: list[dict[str, Any]] = []
+            loop = asyncio.get_running_loop()
+            loop.set_exception_handler(lambda _, context: problems.append(context))
+            client = await served.client()
+            log: Any = broker.partition().log
+            log.segments.active._file = _BrokenFile()
+            broker.replicas._appends._store = None  # type: ignore[assignment]  # breaks `_failure`
+            await client.send(produce_frame(broker, 1))
+            assert await client.is_closed_by_server()
+            assert [str(each["exception"]) for each in problems] != []
+
+    run(scenario())
+
+
+class _BrokenFile:
+    """A file on a disk that has failed."""
+
+    def pwritev(self, buffers: object, position: int) -> None:
+        """Fail."""
+        raise OSError(errno.EIO, "the disk has failed")
+
+    def truncate(self, size: int) -> None:
+        """The same."""
+        raise OSError(errno.EIO, "the disk has failed")
