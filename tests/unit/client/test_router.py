@@ -6,11 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from millstream.client.router import ANY, CONTROLLER, Call, Coordinator, Leader, Node
+from millstream.client.router import ANY, CONTROLLER, Leader, Node
 from millstream.errors import (
     BootstrapFailed,
-    GroupAuthorizationFailed,
-    MillstreamError,
     OperationTimeout,
     TopicAuthorizationFailed,
     UnknownTopicOrPartition,
@@ -18,63 +16,20 @@ from millstream.errors import (
 )
 from millstream.protocol.api import ApiKey
 from millstream.protocol.messages import (
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
-    EndTxnRequest,
     EndTxnResponse,
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-    ListGroupsRequest,
     ListGroupsResponse,
 )
-from millstream.protocol.messages.find_coordinator import Coordinator as Found
-from millstream.protocol.notation import VersionRange
+from tests.unit.client.askings import (
+    BEFORE_BATCHES,
+    Asking,
+    find_coordinator,
+    finish,
+    nodes_asked,
+)
 from tests.unit.client.scripted_cluster import ScriptedCluster
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from millstream.client.router import Target
-    from millstream.client.runtime import ClientRuntime
     from millstream.protocol.message import Message
-
-BEFORE_BATCHES = {
-    ApiKey.METADATA: VersionRange(0, 7),
-    ApiKey.FIND_COORDINATOR: VersionRange(0, 3),
-    ApiKey.END_TXN: VersionRange(0, 1),
-}
-
-
-class Asking:
-    """One call and its outcomes."""
-
-    def __init__(
-        self,
-        runtime: ClientRuntime,
-        target: Target,
-        request: Message | None = None,
-        *,
-        timeout_ms: int = 10_000,
-    ) -> None:
-        self.outcomes: list[Message | MillstreamError] = []
-        now_ms = runtime.now_ms()
-        self.call: Call = runtime.router.call(
-            request or ListGroupsRequest(),
-            target,
-            lambda outcome, _: self.outcomes.append(outcome),
-            deadline_ms=now_ms + timeout_ms,
-            now_ms=now_ms,
-        )
-
-    @property
-    def is_done(self) -> bool:
-        return bool(self.outcomes)
-
-    @property
-    def error(self) -> MillstreamError:
-        (outcome,) = self.outcomes
-        assert isinstance(outcome, MillstreamError)
-        return outcome
 
 
 @pytest.fixture
@@ -84,42 +39,6 @@ def cluster() -> ScriptedCluster:
     cluster.on(ApiKey.END_TXN, lambda _node, _request: EndTxnResponse())
     cluster.on(ApiKey.FIND_COORDINATOR, find_coordinator(lambda key: (2, 0)))
     return cluster
-
-
-def find_coordinator(
-    place: Callable[[str], tuple[int, int]],
-) -> Callable[[int, Message], FindCoordinatorResponse]:
-    """A broker that knows who coordinates: node id and error code by key."""
-
-    def answer(_node: int, request: Message) -> FindCoordinatorResponse:
-        assert isinstance(request, FindCoordinatorRequest)
-        found = [
-            Found(
-                key=key,
-                node_id=place(key)[0],
-                host=f"broker{place(key)[0]}",
-                port=9092,
-                error_code=place(key)[1],
-                error_message=None,
-            )
-            for key in request.coordinator_keys or [request.key]
-        ]
-        if request.coordinator_keys:
-            return FindCoordinatorResponse(coordinators=found)
-        (only,) = found
-        return FindCoordinatorResponse(
-            error_code=only.error_code, node_id=only.node_id, host=only.host, port=only.port
-        )
-
-    return answer
-
-
-def finish(cluster: ScriptedCluster, runtime: ClientRuntime, *askings: Asking) -> None:
-    cluster.run_until(runtime, lambda: all(each.is_done for each in askings), 20_000)
-
-
-def nodes_asked(cluster: ScriptedCluster, api: ApiKey = ApiKey.LIST_GROUPS) -> list[int]:
-    return [each.node_id for each in cluster.asked if each.api is api]
 
 
 def test_any_broker_may_answer_even_before_the_cluster_is_known(cluster: ScriptedCluster) -> None:
@@ -319,112 +238,3 @@ def test_an_answer_after_the_deadline_changes_nothing_and_costs_no_connection(
     assert isinstance(asking.error, OperationTimeout)
     assert not cancelled.outcomes
     assert runtime.network.is_connected(1)
-
-
-def test_coordinators_are_looked_up_together_and_remembered(cluster: ScriptedCluster) -> None:
-    places = {"a": (2, 0), "b": (3, 0), "c": (2, 0)}
-    cluster.on(ApiKey.FIND_COORDINATOR, find_coordinator(places.__getitem__))
-    cluster.on(ApiKey.DESCRIBE_GROUPS, lambda _node, _request: DescribeGroupsResponse())
-    runtime = cluster.runtime()
-    cluster.run_until(runtime, lambda: runtime.metadata.updates == 1)
-    finish(cluster, runtime, Asking(runtime, Node(1)), Asking(runtime, Node(2)))
-    finish(cluster, runtime, Asking(runtime, Node(3)))
-
-    askings = [
-        Asking(runtime, Coordinator("group", key), DescribeGroupsRequest(groups=[key]))
-        for key in places
-    ]
-    finish(cluster, runtime, *askings)
-
-    assert cluster.count(ApiKey.FIND_COORDINATOR) == 1
-    assert sorted(nodes_asked(cluster, ApiKey.DESCRIBE_GROUPS)) == [2, 2, 3]
-    node_id = runtime.router.coordinator("group", "b")
-    assert node_id is not None
-    assert node_id > 3, "coordinators have connections of their own"
-    assert runtime.network.is_connected(node_id)
-
-
-def test_older_brokers_are_asked_for_one_coordinator_at_a_time(cluster: ScriptedCluster) -> None:
-    cluster.versions = BEFORE_BATCHES
-    runtime = cluster.runtime()
-    askings = [
-        Asking(runtime, Coordinator("transaction", key), EndTxnRequest()) for key in ("a", "b")
-    ]
-
-    finish(cluster, runtime, *askings)
-
-    assert cluster.count(ApiKey.FIND_COORDINATOR) == 2
-    assert nodes_asked(cluster, ApiKey.END_TXN) == [2, 2]
-
-
-def test_a_coordinator_that_moved_is_looked_up_anew(cluster: ScriptedCluster) -> None:
-    place = {"g": (2, 0)}
-    cluster.on(ApiKey.FIND_COORDINATOR, find_coordinator(place.__getitem__))
-
-    def answer(node_id: int, _request: Message) -> ListGroupsResponse:
-        place["g"] = (3, 0)
-        return ListGroupsResponse(error_code=0 if node_id == 3 else 16)
-
-    cluster.on(ApiKey.LIST_GROUPS, answer)
-    runtime = cluster.runtime()
-
-    asking = Asking(runtime, Coordinator("group", "g"))
-    finish(cluster, runtime, asking)
-
-    assert nodes_asked(cluster) == [2, 3]
-    runtime.router.forget_coordinator("group", "g")
-    assert runtime.router.coordinator("group", "g") is None
-
-
-def test_a_coordinator_that_is_not_there_yet_is_waited_for(cluster: ScriptedCluster) -> None:
-    place = {"g": (-1, 15)}
-    cluster.on(ApiKey.FIND_COORDINATOR, find_coordinator(place.__getitem__))
-    runtime = cluster.runtime()
-    asking = Asking(runtime, Coordinator("group", "g"))
-    cluster.run_for(runtime, 2_000)
-    assert not asking.is_done
-    assert cluster.count(ApiKey.FIND_COORDINATOR) < 10
-
-    place["g"] = (2, 0)
-    finish(cluster, runtime, asking)
-
-    assert asking.outcomes == [ListGroupsResponse()]
-
-
-def test_a_group_that_must_not_be_seen_is_an_error(cluster: ScriptedCluster) -> None:
-    cluster.on(ApiKey.FIND_COORDINATOR, find_coordinator(lambda _key: (-1, 30)))
-    runtime = cluster.runtime()
-
-    asking = Asking(runtime, Coordinator("group", "g"))
-    finish(cluster, runtime, asking)
-
-    assert isinstance(asking.error, GroupAuthorizationFailed)
-
-
-def test_a_key_that_the_answer_lacks_is_asked_for_again(cluster: ScriptedCluster) -> None:
-    answers = [FindCoordinatorResponse(coordinators=[Found(key="other", node_id=1)])]
-    good = find_coordinator(lambda _key: (2, 0))
-    cluster.on(
-        ApiKey.FIND_COORDINATOR,
-        lambda node, request: answers.pop() if answers else good(node, request),
-    )
-    runtime = cluster.runtime()
-    runtime.router.find_coordinator("share", "g:id:0")
-
-    cluster.run_until(runtime, lambda: runtime.router.coordinator("share", "g:id:0") is not None)
-
-    assert cluster.count(ApiKey.FIND_COORDINATOR) == 2
-
-
-def test_a_lost_coordinator_is_looked_up_anew(cluster: ScriptedCluster) -> None:
-    place = {"g": (2, 0)}
-    cluster.on(ApiKey.FIND_COORDINATOR, find_coordinator(place.__getitem__))
-    runtime = cluster.runtime()
-    finish(cluster, runtime, Asking(runtime, Coordinator("group", "g")))
-    cluster.stop("broker2")
-    place["g"] = (3, 0)
-
-    asking = Asking(runtime, Coordinator("group", "g"))
-    finish(cluster, runtime, asking)
-
-    assert nodes_asked(cluster)[-1] == 3
