@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from millstream._accel.arrow_builder import ArrowRecords, ArrowRecordsBuilder
+from millstream._accel.arrow_builder import ArrowRecords, ArrowRecordsBuilder, ArrowStream
 from millstream._accel.arrow_reader import ArrowChunk, ArrowRecordsReader
 
-__all__ = ["ArrowChunk", "ArrowRecords", "ArrowRecordsBuilder", "ArrowRecordsReader"]
+__all__ = ["ArrowChunk", "ArrowRecords", "ArrowRecordsBuilder", "ArrowRecordsReader", "ArrowStream"]

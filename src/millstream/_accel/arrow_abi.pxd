@@ -27,3 +27,4 @@ cdef extern from "arrow_abi.h" nogil:
         int (*get_next)(ArrowArrayStream*, ArrowArray*) noexcept nogil
         const char* (*get_last_error)(ArrowArrayStream*) noexcept nogil
         void (*release)(ArrowArrayStream*) noexcept nogil
+        void* private_data

@@ -9,6 +9,8 @@ the result without a copy. The bytes read may come from anybody, as in `record_c
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
+from cpython.ref cimport Py_DECREF, Py_INCREF
+from libc.errno cimport EIO, ENOMEM
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 from libc.string cimport memset
 
@@ -280,3 +282,72 @@ cdef void drop_stream(object capsule) noexcept:
     if stream.release is not NULL:
         stream.release(stream)
     PyMem_RawFree(stream)
+
+
+# A stream whose arrays are made as they are asked for, by whoever reads it and in its thread.
+
+cdef class ArrowStream:
+    """An "arrow_array_stream" of all ArrowRecords that an iterator gives; it can be taken once.
+
+    What the iterator raises ends the stream with an error in words, and is kept in `error`.
+    """
+
+    cdef object _records
+    cdef ms_selection _selection
+    cdef bytes _message
+    cdef readonly object error
+
+    def __init__(self, records, columns=None):
+        numbers = range(len(COLUMNS)) if columns is None else columns_by_number(columns)
+        self._records = iter(records)
+        self._selection.count = len(numbers)
+        for index, number in enumerate(numbers):
+            self._selection.columns[index] = number
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        """The stream. A wish for other types is not met."""
+        cdef ArrowArrayStream* stream = <ArrowArrayStream*>allocate(sizeof(ArrowArrayStream))
+        stream.get_schema = pulled_schema
+        stream.get_next = pulled_next
+        stream.get_last_error = pulled_error
+        stream.release = release_pulled
+        stream.private_data = <void*>self
+        Py_INCREF(self)
+        return PyCapsule_New(stream, "arrow_array_stream", &drop_stream)
+
+    cdef int _next(self, ArrowArray* out) except -1:
+        cdef ArrowRecords records = next(self._records, None)
+        if records is not None and not ms_export_array(out, records._get(), &self._selection):
+            raise MemoryError
+        return 0
+
+    cdef int _fail(self, error):
+        self.error = error
+        self._message = f"{type(error).__name__}: {error}".encode("utf-8", "replace")
+        return EIO
+
+
+cdef int pulled_schema(ArrowArrayStream* stream, ArrowSchema* out) noexcept with gil:
+    cdef ArrowStream source = <ArrowStream>stream.private_data
+    return 0 if ms_export_schema(out, &source._selection) else ENOMEM
+
+
+cdef int pulled_next(ArrowArrayStream* stream, ArrowArray* out) noexcept with gil:
+    cdef ArrowStream source = <ArrowStream>stream.private_data
+    memset(out, 0, sizeof(ArrowArray))
+    try:
+        return source._next(out)
+    except BaseException as error:
+        return source._fail(error)
+
+
+cdef const char* pulled_error(ArrowArrayStream* stream) noexcept with gil:
+    cdef ArrowStream source = <ArrowStream>stream.private_data
+    if source._message is None:
+        return NULL
+    return <const char*>source._message
+
+
+cdef void release_pulled(ArrowArrayStream* stream) noexcept with gil:
+    Py_DECREF(<object>stream.private_data)
+    stream.release = NULL

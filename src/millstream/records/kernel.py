@@ -16,6 +16,7 @@ if TYPE_CHECKING or not _accel.COMPILED:
         ArrowRecords,
         ArrowRecordsBuilder,
         ArrowRecordsReader,
+        ArrowStream,
     )
     from millstream.records.plain.client_batch import inspect_client_batch, number_batch
     from millstream.records.plain.consumer_record import ConsumerRecord
@@ -34,6 +35,7 @@ else:
         ArrowRecords,
         ArrowRecordsBuilder,
         ArrowRecordsReader,
+        ArrowStream,
     )
     from millstream._accel.client_batch import inspect_client_batch, number_batch
     from millstream._accel.consumer_record import ConsumerRecord
@@ -47,6 +49,7 @@ __all__ = [
     "ArrowRecords",
     "ArrowRecordsBuilder",
     "ArrowRecordsReader",
+    "ArrowStream",
     "BatchWriter",
     "ConsumerRecord",
     "FetchedBatches",

@@ -35,6 +35,7 @@ def _namespace(name: str, *modules: ModuleType) -> SimpleNamespace:
         scan_records=codec.scan_records,
         ArrowRecordsBuilder=arrow.ArrowRecordsBuilder,
         ArrowRecordsReader=arrow.ArrowRecordsReader,
+        ArrowStream=arrow.ArrowStream,
         inspect_client_batch=client_batch.inspect_client_batch,
         number_batch=client_batch.number_batch,
         ConsumerRecord=record.ConsumerRecord,

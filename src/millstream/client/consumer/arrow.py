@@ -39,7 +39,7 @@ class ArrowBatch:
 
     def to_arrow(self) -> Any:
         """A `pyarrow.RecordBatch`, without a copy."""
-        pyarrow: Any = _imported("pyarrow")
+        pyarrow: Any = imported("pyarrow")
         return pyarrow.record_batch(self)
 
     def to_pandas(self) -> Any:
@@ -48,14 +48,15 @@ class ArrowBatch:
 
     def to_polars(self) -> Any:
         """A `polars.DataFrame`."""
-        polars: Any = _imported("polars")
+        polars: Any = imported("polars")
         return polars.DataFrame(self)
 
     def __repr__(self) -> str:
         return f"ArrowBatch(topic={self.topic!r}, rows={len(self)})"
 
 
-def _imported(name: str) -> Any:
+def imported(name: str) -> Any:
+    """A package that a method is named after; an error that says what to do without it."""
     from importlib import import_module
 
     try:

@@ -5,7 +5,6 @@ arrived, not for each record, and group membership does not depend on the loop b
 """
 
 # A timeout says how long a broker is waited for; it does not cancel as asyncio.timeout does.
-# ruff: noqa: ASYNC109
 
 from __future__ import annotations
 
@@ -125,12 +124,12 @@ class AsyncConsumer(ConsumerFace):
     async def position(self, partition: TopicPartition, timeout: float | None = None) -> int:
         """The offset of the next record of a partition; waits until it is known."""
         timeout_s = self._session.timeout_s(timeout)
-        return await self._perform(self._session.position(partition, timeout_s))
+        return await self._perform(self._session.offsets.position(partition, timeout_s))
 
     async def lag(self, partition: TopicPartition, timeout: float | None = None) -> int:
         """How many offsets the end of a partition is ahead of the position."""
         timeout_s = self._session.timeout_s(timeout)
-        return await self._perform(self._session.lag(partition, timeout_s))
+        return await self._perform(self._session.offsets.lag(partition, timeout_s))
 
     async def offsets_for_times(
         self, times: Mapping[TopicPartition, datetime | int], timeout: float | None = None
@@ -138,7 +137,7 @@ class AsyncConsumer(ConsumerFace):
         """The first record of each partition that is not older; None where there is none."""
         wanted = {partition: to_timestamp(time) for partition, time in times.items()}
         timeout_s = self._session.timeout_s(timeout)
-        return await self._perform(self._session.find_offsets(wanted, timeout_s))
+        return await self._perform(self._session.offsets.find_offsets(wanted, timeout_s))
 
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition], timeout: float | None = None
@@ -157,7 +156,7 @@ class AsyncConsumer(ConsumerFace):
     ) -> dict[TopicPartition, int]:
         times = dict.fromkeys(partitions, which)
         timeout_s = self._session.timeout_s(timeout)
-        found = await self._perform(self._session.find_offsets(times, timeout_s))
+        found = await self._perform(self._session.offsets.find_offsets(times, timeout_s))
         return {each: 0 if at is None else at.offset for each, at in found.items()}
 
     # ---- the group ----

@@ -133,18 +133,22 @@ class Consumer(ConsumerFace):
 
     def position(self, partition: TopicPartition, timeout: float | None = None) -> int:
         """The offset of the next record of a partition; waits until it is known."""
-        return self._perform(self._session.position(partition, self._session.timeout_s(timeout)))
+        return self._perform(
+            self._session.offsets.position(partition, self._session.timeout_s(timeout))
+        )
 
     def lag(self, partition: TopicPartition, timeout: float | None = None) -> int:
         """How many offsets the end of a partition is ahead of the position."""
-        return self._perform(self._session.lag(partition, self._session.timeout_s(timeout)))
+        return self._perform(self._session.offsets.lag(partition, self._session.timeout_s(timeout)))
 
     def offsets_for_times(
         self, times: Mapping[TopicPartition, datetime | int], timeout: float | None = None
     ) -> dict[TopicPartition, FoundOffset | None]:
         """The first record of each partition that is not older; None where there is none."""
         wanted = {partition: to_timestamp(time) for partition, time in times.items()}
-        return self._perform(self._session.find_offsets(wanted, self._session.timeout_s(timeout)))
+        return self._perform(
+            self._session.offsets.find_offsets(wanted, self._session.timeout_s(timeout))
+        )
 
     def beginning_offsets(
         self, partitions: Iterable[TopicPartition], timeout: float | None = None
@@ -165,7 +169,9 @@ class Consumer(ConsumerFace):
         self, partitions: Iterable[TopicPartition], which: int, timeout: float | None
     ) -> dict[TopicPartition, int]:
         times = dict.fromkeys(partitions, which)
-        found = self._perform(self._session.find_offsets(times, self._session.timeout_s(timeout)))
+        found = self._perform(
+            self._session.offsets.find_offsets(times, self._session.timeout_s(timeout))
+        )
         return {each: 0 if at is None else at.offset for each, at in found.items()}
 
     # ---- the group ----

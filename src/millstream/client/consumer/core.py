@@ -16,6 +16,7 @@ from millstream.client.consumer.membership.membership import Membership
 from millstream.client.consumer.offset_lookup import OffsetLookup
 from millstream.client.consumer.positions import Positions
 from millstream.client.consumer.subscription_state import SubscriptionState
+from millstream.client.consumer.topic_lookup import TopicLookup
 from millstream.client.consumer.validation import EpochValidation
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class ConsumerCore:
         self._buffer = buffer
         self._state = SubscriptionState()
         self.lookup = OffsetLookup(runtime, random, reads_committed=config.reads_committed)
+        self.topics = TopicLookup(runtime)
         self._positions = Positions(
             config, self._state, buffer, self.lookup, random, wall_ms, self._refresh
         )

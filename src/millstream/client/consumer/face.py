@@ -145,19 +145,19 @@ class ConsumerFace(ABC):
                 "ends"
             )
         with self._use():
-            self._session.seek(partition, AtOffset(offset, leader_epoch))
+            self._session.offsets.seek(partition, AtOffset(offset, leader_epoch))
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         """Read from the first record that is still there; all assigned partitions by default."""
         with self._use():
             for partition in self._or_all(partitions):
-                self._session.seek(partition, EARLIEST)
+                self._session.offsets.seek(partition, EARLIEST)
 
     def seek_to_end(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         """Read only what comes from now on; all assigned partitions by default."""
         with self._use():
             for partition in self._or_all(partitions):
-                self._session.seek(partition, LATEST)
+                self._session.offsets.seek(partition, LATEST)
 
     def seek_to_time(
         self, time: datetime | int, partitions: Iterable[TopicPartition] | None = None
@@ -169,7 +169,7 @@ class ConsumerFace(ABC):
         timestamp = to_timestamp(time)
         with self._use():
             for partition in self._or_all(partitions):
-                self._session.seek(partition, AtTime(timestamp))
+                self._session.offsets.seek(partition, AtTime(timestamp))
 
     def _or_all(self, partitions: Iterable[TopicPartition] | None) -> Collection[TopicPartition]:
         return sorted(self.assignment()) if partitions is None else list(partitions)

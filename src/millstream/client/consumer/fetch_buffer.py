@@ -8,41 +8,35 @@ while the buffer is full.
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from typing import TYPE_CHECKING
 
 from millstream.client.consumer.lane import Failed, Lane, Placed
+from millstream.client.consumer.mailbox import Mailbox
 from millstream.client.consumer.starting_point import AtOffset
+from millstream.types import INT64_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from millstream.client.consumer.lane import Entry
-    from millstream.client.consumer.membership.events import RebalanceEvent
     from millstream.client.consumer.starting_point import StartingPoint
-    from millstream.errors import MillstreamError
     from millstream.records.kernel import ArrowRecordsBuilder, ConsumerRecord, FetchedBatches
     from millstream.types import TopicPartition
 
 
-class FetchBuffer:
+class FetchBuffer(Mailbox):
     """Lanes of fetched batches, and events for whoever polls."""
 
     def __init__(self, byte_limit: int, on_room: Callable[[], None]) -> None:
         """`on_room` is called on the application's thread: a fetcher that held back may go on."""
         self._byte_limit = byte_limit
+        super().__init__()
         self._on_room = on_room
-        self._condition = threading.Condition(threading.Lock())
         self._lanes: dict[TopicPartition, Lane] = {}
         self._ready: deque[Lane] = deque()
-        self._events: deque[RebalanceEvent] = deque()
-        self._errors: deque[MillstreamError] = deque()
         self._touched: list[Lane] = []
         self._next_run = 1
-        self._is_woken = False
-        self._is_nudged = False
-        self._on_change: Callable[[], None] | None = None
         self._is_held = False
         self.byte_count = 0
         """Bytes that wait for the application; without those of partitions that it has paused,
@@ -195,8 +189,16 @@ class FetchBuffer:
                 break
         return taken
 
-    def take_arrow(self, builder: ArrowRecordsBuilder, byte_limit: int) -> TopicPartition | None:
-        """Rows that are here, of one topic; one of its partitions, None if there are none."""
+    def take_arrow(
+        self,
+        builder: ArrowRecordsBuilder,
+        byte_limit: int,
+        ends: Mapping[TopicPartition, int] | None = None,
+    ) -> TopicPartition | None:
+        """Rows that are here, of one topic; one of its partitions, None if there are none.
+
+        `ends` are offsets before which to stop.
+        """
         found: TopicPartition | None = None
         while builder.byte_count < byte_limit:
             lane, batches = self._next(is_first=found is None)
@@ -206,7 +208,8 @@ class FetchBuffer:
                 self._put_back(lane)
                 break
             try:
-                rows = batches.take_arrow(builder, byte_limit)
+                end = INT64_MAX if ends is None else ends[lane.partition]
+                rows = batches.take_arrow(builder, byte_limit, end)
             except Exception:
                 self._put_back(lane)
                 if found is not None:
@@ -214,7 +217,7 @@ class FetchBuffer:
                 raise
             if rows:
                 found = lane.partition
-            self._after(lane, batches)
+            self._after(lane, batches, is_finished=batches.position >= end)
         return found
 
     def _next(self, *, is_first: bool) -> tuple[Lane | None, FetchedBatches | None]:
@@ -241,13 +244,18 @@ class FetchBuffer:
         with self._condition:
             self._queue(lane, is_first=True)
 
-    def _after(self, lane: Lane, batches: FetchedBatches) -> None:
-        """Something was taken: note the position; go on with another lane when these are empty."""
+    def _after(self, lane: Lane, batches: FetchedBatches, *, is_finished: bool = False) -> None:
+        """Something was taken: note the position; go on with another lane when these are empty.
+
+        A lane that has come to its end keeps nothing of what lies behind that.
+        """
         has_room = False
         with self._condition:
             lane.advance(batches.position, batches.leader_epoch)
             self._touched.append(lane)
-            if batches.is_empty and lane.entries and lane.entries[0] is batches:
+            if is_finished:
+                has_room = self._clear(lane)
+            elif batches.is_empty and lane.entries and lane.entries[0] is batches:
                 lane.entries.popleft()
                 lane.byte_count -= batches.size
                 has_room = self._count_off(batches.size)
@@ -277,75 +285,14 @@ class FetchBuffer:
         size = lane.clear()
         return self._count_off(0 if lane.is_paused else size)
 
-    # ---- the application's side: waiting and events ----
-
-    def next_event(self) -> RebalanceEvent | None:
-        """A change of the assignment that the application has to hear of."""
-        return self._events.popleft() if self._events else None
-
-    def next_error(self) -> MillstreamError | None:
-        """What the group has failed with."""
-        return self._errors.popleft() if self._errors else None
-
-    def wait(self, is_reached: Callable[[], bool], timeout_s: float | None) -> None:
-        """Block until something changes, unless it is as wanted already."""
-        with self._condition:
-            if not self._is_nudged and not is_reached():
-                self._condition.wait(timeout_s)
-            self._is_nudged = False
-
-    def call_on_change(
-        self, is_reached: Callable[[], bool], callback: Callable[[], None] | None
-    ) -> bool:
-        """Have a callback called once, from any thread; False if it is as wanted already."""
-        with self._condition:
-            if callback is not None and (self._is_nudged or is_reached()):
-                self._is_nudged = False
-                return False
-            self._on_change = callback
-            return True
-
     def has_something(self) -> bool:
         """Whether a poll would not wait. To be asked under the lock, by `wait`."""
         return bool(self._ready or self.has_news())
-
-    def has_event(self) -> bool:
-        """Whether the assignment changes. To be asked under the lock."""
-        return bool(self._events)
-
-    def has_news(self) -> bool:
-        """Whether there is something to hear, records aside. To be asked under the lock."""
-        return bool(self._events or self._errors or self._is_woken)
 
     def is_placed(self, partition: TopicPartition) -> bool:
         """Whether a position is known, or never will be. To be asked under the lock."""
         lane = self._lanes.get(partition)
         return lane is None or lane.head() is not None or lane.position is not None
-
-    def nudge(self) -> None:
-        """Have whoever waits look again. From any thread."""
-        with self._condition:
-            self._is_nudged = True
-        self._notify()
-
-    def wake(self) -> None:
-        """End the wait of whoever polls, now or next time. From any thread."""
-        with self._condition:
-            self._is_woken = True
-        self._notify()
-
-    def take_wake(self) -> bool:
-        """Whether somebody called `wake` since the last time this was asked."""
-        with self._condition:
-            is_woken, self._is_woken = self._is_woken, False
-            return is_woken
-
-    def _notify(self) -> None:
-        with self._condition:
-            self._condition.notify_all()
-            callback, self._on_change = self._on_change, None
-        if callback is not None:
-            callback()
 
     # ---- the I/O thread's side ----
 
@@ -381,16 +328,6 @@ class FetchBuffer:
                 return None
             self._clear(lane)
             return lane.position, lane.leader_epoch
-
-    def put_event(self, event: RebalanceEvent) -> None:
-        """Tell whoever polls that the assignment changes."""
-        self._events.append(event)
-        self._notify()
-
-    def put_error(self, error: MillstreamError) -> None:
-        """Tell whoever polls that the group has failed."""
-        self._errors.append(error)
-        self._notify()
 
     def is_full(self) -> bool:
         """Whether to fetch no more for now; `on_room` is called when it is time to go on."""

@@ -32,6 +32,26 @@ class CoreLink:
         """The monotonic time that the core is told."""
         return self._runtime.now_ms()
 
+    def deadline_ms(self, timeout_s: float) -> int:
+        """When so many seconds are over."""
+        return self.now_ms() + round(timeout_s * 1000)
+
+    def left_s(self, deadline_ms: int) -> float:
+        """Seconds until then; negative afterwards."""
+        return (deadline_ms - self.now_ms()) / 1000
+
+    def bootstrap_failure(self) -> MillstreamError | None:
+        """Why nothing is known of the cluster, if that is so."""
+        return self._runtime.metadata.failure()
+
+    def retrying(self, call: Callable[[], T]) -> T:
+        """What a call gives; if it raises, the core shall try again what has failed."""
+        try:
+            return call()
+        except MillstreamError:
+            self.post(lambda core, _now_ms: core.retry_failed())
+            raise
+
     def post(self, action: Callable[[ConsumerCore, int], None]) -> None:
         """Have the core do something, soon."""
         self._runtime.post(lambda now_ms: action(self.core, now_ms))

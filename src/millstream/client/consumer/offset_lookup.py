@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 UNKNOWN_TOPIC_MS: Final = 2_000
 """How long a topic that nobody knows is believed to be just being made."""
 
+OTHER_CONNECTION: Final = 1 << 32
+"""Added to a broker's id, which has 31 bits, it names a second connection to the broker."""
+
 
 class FoundOffset(NamedTuple):
     """The first record that is not older than a time, or an end of the log."""
@@ -200,7 +203,18 @@ class OffsetLookup:
             ApiKey.LIST_OFFSETS, lambda version: self._request(times, version)
         )
         timeout_ms = max(1, lookup.deadline_ms - now_ms)
-        self._network.send(node_id, request, now_ms, on_done, timeout_ms=timeout_ms)
+        free_id = self._free_node(node_id)
+        self._network.send(free_id, request, now_ms, on_done, timeout_ms=timeout_ms)
+
+    def _free_node(self, node_id: int) -> int:
+        """The broker, by another connection if a fetch on the first waits for records: brokers
+        answer the requests of a connection one after the other."""
+        if not self._network.in_flight(node_id):
+            return node_id
+        broker = self._metadata.snapshot.brokers[node_id]
+        other_id = OTHER_CONNECTION + node_id
+        self._network.set_address(other_id, broker.host, broker.port, is_member=False)
+        return other_id
 
     def _request(self, times: Mapping[TopicPartition, int], version: int) -> ListOffsetsRequest:
         if version < 2 and self._isolation_level:

@@ -20,15 +20,16 @@ from millstream.client.consumer.interceptors import ConsumerInterceptors
 from millstream.client.consumer.link import CoreLink
 from millstream.client.consumer.names import Names
 from millstream.client.consumer.session_commits import SessionCommits
+from millstream.client.consumer.session_offsets import SessionOffsets
 from millstream.client.consumer.session_rebalances import SessionRebalances
 from millstream.client.consumer.starting_point import COMMITTED
-from millstream.client.consumer.steps import AwaitChange, AwaitResult
+from millstream.client.consumer.steps import AwaitChange
 from millstream.client.io_thread import IoThread
 from millstream.client.runtime import ClientRuntime
 from millstream.client.serialization.primitives import BytesSerde
 from millstream.client.serialization.resolution import as_deserializer
 from millstream.clock import SystemClock
-from millstream.errors import InvalidArgument, MillstreamError, OperationTimeout, Wakeup
+from millstream.errors import InvalidArgument, Wakeup
 from millstream.network.selector_factory import open_client_selector
 from millstream.records.arrow import columns_by_number
 from millstream.records.kernel import ArrowRecordsBuilder
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from millstream.client.consumer.config import ConsumerConfig
     from millstream.client.consumer.fetch_answers import Deserialize
     from millstream.client.consumer.membership.subscription import Subscription
-    from millstream.client.consumer.offset_lookup import FoundOffset
     from millstream.client.consumer.starting_point import StartingPoint
     from millstream.client.consumer.steps import Steps
     from millstream.clock import Clock
@@ -96,6 +96,7 @@ class ConsumerSession:
         self.commits = SessionCommits(
             config, self._link, self.buffer, self._names, self.interceptors
         )
+        self.offsets = SessionOffsets(self._link, self.buffer, self._names, self.commits)
         timeout_s = config.default_api_timeout_ms / 1000
         self.rebalances = SessionRebalances(
             self._link, self.buffer, self._names, self.commits, timeout_s
@@ -161,6 +162,22 @@ class ConsumerSession:
 
         self._link.post(change)
 
+    def assign_at(self, starts: Mapping[TopicPartition, StartingPoint]) -> None:
+        """Read these partitions as well, each from its own place."""
+        for partition, start in self._names.keys_to_wire(starts).items():
+            self.buffer.assign([partition], start)
+        begun = self.buffer.starts(self._names.all_to_wire(starts))
+        self._link.post(lambda core, _now_ms: core.begin(begun))
+
+    def unassign(self, partitions: Sequence[TopicPartition]) -> None:
+        """Read partitions, by the wire's names, no longer."""
+        self.buffer.unassign(partitions)
+        self._link.post(lambda core, _now_ms: core.end(partitions))
+
+    def to_wire(self, partition: TopicPartition) -> TopicPartition:
+        """A partition as the buffer knows it."""
+        return self._names.to_wire(partition)
+
     def unsubscribe(self, timeout_s: float) -> Steps[None]:
         """Read nothing any more; a member leaves its group."""
         if self.subscription is not None:
@@ -178,10 +195,10 @@ class ConsumerSession:
 
         left = self._link.ask("leaving the group", leave)
         left.add_done_callback(lambda _: self.buffer.nudge())
-        deadline_ms = self._deadline_ms(timeout_s)
+        deadline_ms = self._link.deadline_ms(timeout_s)
         while not left.done():
             yield from self.rebalances.run()
-            wait_s = self._left_s(deadline_ms)
+            wait_s = self._link.left_s(deadline_ms)
             if wait_s <= 0:
                 break
             yield AwaitChange(self.buffer.has_event, wait_s)
@@ -196,69 +213,12 @@ class ConsumerSession:
         wanted = self._names.all_to_wire(partitions)
         for partition in wanted:
             if not self.buffer.set_paused(partition, is_paused):
-                raise self._not_assigned(partition)
+                raise self.offsets.not_assigned(partition)
         self._link.post(lambda core, _now_ms: core.set_paused(wanted, is_paused))
 
     def paused(self) -> frozenset[TopicPartition]:
         """Those that are paused."""
         return frozenset(map(self._names.from_wire, self.buffer.paused()))
-
-    # ---- where ----
-
-    def seek(self, partition: TopicPartition, start: StartingPoint) -> None:
-        """Read on from somewhere else."""
-        wanted = self._names.to_wire(partition)
-        run = self.buffer.seek(wanted, start)
-        if run is None:
-            raise self._not_assigned(wanted)
-        self._link.post(lambda core, _now_ms: core.seek(wanted, run, start))
-
-    def position(self, partition: TopicPartition, timeout_s: float) -> Steps[int]:
-        """The next offset that the application gets; waits until it is known."""
-        wanted = self._names.to_wire(partition)
-        deadline_ms = self._deadline_ms(timeout_s)
-        while True:
-            if wanted not in self.buffer.assignment():
-                raise self._not_assigned(wanted)
-            position = self._raising(lambda: self.buffer.position(wanted))
-            if position is not None:
-                unread = self.commits.consumed()
-                return unread[wanted].offset if wanted in unread else position
-            wait_s = self._left_s(deadline_ms)
-            if wait_s <= 0:
-                raise self.runtime.metadata.failure() or OperationTimeout(
-                    f"{partition}: no position within {timeout_s:g} s"
-                )
-            yield AwaitChange(partial(self.buffer.is_placed, wanted), wait_s)
-
-    def lag(self, partition: TopicPartition, timeout_s: float) -> Steps[int]:
-        """How many offsets lie between the position and the end."""
-        wanted = self._names.to_wire(partition)
-        position = yield from self.position(partition, timeout_s)
-        end = self.buffer.end_offset(wanted)
-        if end is None or end < position:
-            found = yield from self.find_offsets({partition: -1}, timeout_s)
-            latest = found[partition]
-            end = position if latest is None else latest.offset
-        return max(0, end - position)
-
-    def find_offsets(
-        self, times: Mapping[TopicPartition, int], timeout_s: float
-    ) -> Steps[dict[TopicPartition, FoundOffset | None]]:
-        """Offsets by time, or of the ends; see `offset_lookup`."""
-        wanted = self._names.keys_to_wire(times)
-        timeout_ms = round(timeout_s * 1000)
-        waiter = self._link.ask(
-            "the offsets",
-            lambda core, now_ms, answer: core.lookup.find(
-                wanted,
-                lambda found, _done_ms: answer(found),
-                deadline_ms=now_ms + timeout_ms,
-                now_ms=now_ms,
-            ),
-        )
-        found = yield AwaitResult(waiter, None)
-        return self._names.keys_from_wire(found)
 
     # ---- records ----
 
@@ -266,6 +226,10 @@ class ConsumerSession:
         """The next records; an empty list when none came in time."""
         records = yield from self._poll(timeout_s, lambda: self.buffer.take(count))
         return self._intercepted(records or [])
+
+    def poll_with(self, timeout_s: float | None, take: Callable[[], T]) -> Steps[T]:
+        """What `take` gives, as soon as that is something."""
+        return self._poll(timeout_s, take)
 
     def poll_one_partition(
         self, timeout_s: float | None, count: int
@@ -299,13 +263,13 @@ class ConsumerSession:
         """Hear what has happened, then take; again until something was there, or it is time."""
         if self.subscription is None and not self.buffer.is_assigned():
             raise InvalidArgument("nothing to poll: subscribe() to topics or assign() partitions")
-        deadline_ms = None if timeout_s is None else self._deadline_ms(timeout_s)
+        deadline_ms = None if timeout_s is None else self._link.deadline_ms(timeout_s)
         self._enter_poll()
         try:
             while True:
                 yield from self._hear()
-                taken = self._raising(take)
-                wait_s = None if deadline_ms is None else self._left_s(deadline_ms)
+                taken = self._link.retrying(take)
+                wait_s = None if deadline_ms is None else self._link.left_s(deadline_ms)
                 if taken or (wait_s is not None and wait_s <= 0):
                     return taken
                 yield AwaitChange(self.buffer.has_something, wait_s)
@@ -331,14 +295,6 @@ class ConsumerSession:
             self.subscription = None
             raise error
 
-    def _raising(self, call: Callable[[], T]) -> T:
-        """What it gives; if it is an error, the core shall try again what has failed."""
-        try:
-            return call()
-        except MillstreamError:
-            self._link.post(lambda core, _now_ms: core.retry_failed())
-            raise
-
     def enforce_rebalance(self) -> None:
         """Have the group rebalance."""
         self.commits.membership()
@@ -355,31 +311,17 @@ class ConsumerSession:
         if self._is_closed:
             return
         self._is_closed = True
-        deadline_ms = self._deadline_ms(timeout_s)
+        deadline_ms = self._link.deadline_ms(timeout_s)
         try:
             if self.commits.is_automatic:
                 yield from self.commits.commit_quietly(None, timeout_s, processed=processed_only)
             if self._link.core.membership is not None:
-                yield from self._leave(self._left_s(deadline_ms), is_closing=True)
+                yield from self._leave(self._link.left_s(deadline_ms), is_closing=True)
         finally:
             self._link.post(lambda core, now_ms: core.close(now_ms))
-            self.thread.stop(max(0.1, self._left_s(deadline_ms)))
+            self.thread.stop(max(0.1, self._link.left_s(deadline_ms)))
             self.commits.run_finished()
             self.interceptors.close()
-
-    # ---- inside ----
-
-    def _deadline_ms(self, timeout_s: float) -> int:
-        return self._link.now_ms() + round(timeout_s * 1000)
-
-    def _left_s(self, deadline_ms: int) -> float:
-        return (deadline_ms - self._link.now_ms()) / 1000
-
-    def _not_assigned(self, partition: TopicPartition) -> InvalidArgument:
-        assigned = ", ".join(map(str, sorted(self.assignment()))) or "nothing"
-        return InvalidArgument(
-            f"{self._names.from_wire(partition)} is not assigned to this consumer; {assigned} is"
-        )
 
 
 def _member(core: ConsumerCore) -> Any:

@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from millstream.records.plain.arrow_builder import ArrowRecords, ArrowRecordsBuilder
 from millstream.records.plain.arrow_reader import ArrowChunk, ArrowRecordsReader
+from millstream.records.plain.arrow_stream import ArrowStream
 
-__all__ = ["ArrowChunk", "ArrowRecords", "ArrowRecordsBuilder", "ArrowRecordsReader"]
+__all__ = ["ArrowChunk", "ArrowRecords", "ArrowRecordsBuilder", "ArrowRecordsReader", "ArrowStream"]

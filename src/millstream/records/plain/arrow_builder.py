@@ -155,19 +155,20 @@ class ArrowRecords:
 
     def __arrow_c_schema__(self) -> object:
         """The schema as an "arrow_schema" capsule."""
-        return to_capsule(_export_schema(self._numbers), b"arrow_schema")
+        return to_capsule(export_schema(self._numbers), b"arrow_schema")
 
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
         """The schema and the rows as capsules. A wish for other types is not met."""
-        rows = _export_array(self._root())
+        rows = export_array(self)
         return self.__arrow_c_schema__(), to_capsule(rows, b"arrow_array")
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """The rows as an "arrow_array_stream" capsule of one array."""
-        exported = _export_stream(self._root(), self._numbers)
+        exported = _export_stream(self.root(), self._numbers)
         return to_capsule(exported, b"arrow_array_stream")
 
-    def _root(self) -> _Column:
+    def root(self) -> _Column:
+        """The rows as one column of structs."""
         chosen = [self._columns[number] for number in self._numbers]
         return _Column(self._row_count, [None], children=chosen)
 
@@ -254,6 +255,11 @@ def _buffer(values: bytes | array[int]) -> Any:
 # ---- exports ----
 
 
+def export_array(records: ArrowRecords) -> ArrowArray:
+    """The rows as a struct array."""
+    return _export_array(records.root())
+
+
 def _export_array(column: _Column) -> ArrowArray:
     children = [_export_array(child) for child in column.children]
     addresses = (c_void_p * len(column.buffers))(
@@ -273,7 +279,8 @@ def _export_array(column: _Column) -> ArrowArray:
     return exported
 
 
-def _export_schema(numbers: tuple[int, ...]) -> ArrowSchema:
+def export_schema(numbers: tuple[int, ...]) -> ArrowSchema:
+    """The schema of these columns."""
     return _field(b"+s", b"", 0, *(_column_field(number) for number in numbers))
 
 
@@ -336,7 +343,7 @@ _release_schema = ReleaseSchema(_on_release_schema)
 
 def _on_stream_schema(stream: Any, out: Any) -> int:
     _, numbers = held(stream.contents.private_data)
-    out[0] = _export_schema(numbers)
+    out[0] = export_schema(numbers)
     return 0
 
 

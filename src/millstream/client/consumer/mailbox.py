@@ -1,0 +1,102 @@
+"""How the I/O thread tells whoever polls, and how that one waits: the lock that both sides share.
+
+`FetchBuffer` is a mailbox with records in it. Blocking callers wait on the condition, event loops
+have a callback called. Nothing slow and nothing of the user's runs under the lock.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from millstream.client.consumer.membership.events import RebalanceEvent
+    from millstream.errors import MillstreamError
+
+
+class Mailbox:
+    """Events for the application, and the ways to wait for them."""
+
+    def __init__(self) -> None:
+        self._condition = threading.Condition(threading.Lock())
+        self._events: deque[RebalanceEvent] = deque()
+        self._errors: deque[MillstreamError] = deque()
+        self._is_woken = False
+        self._is_nudged = False
+        self._on_change: Callable[[], None] | None = None
+
+    # ---- the application's side ----
+
+    def next_event(self) -> RebalanceEvent | None:
+        """A change of the assignment that the application has to hear of."""
+        return self._events.popleft() if self._events else None
+
+    def next_error(self) -> MillstreamError | None:
+        """What the group has failed with."""
+        return self._errors.popleft() if self._errors else None
+
+    def wait(self, is_reached: Callable[[], bool], timeout_s: float | None) -> None:
+        """Block until something changes, unless it is as wanted already."""
+        with self._condition:
+            if not self._is_nudged and not is_reached():
+                self._condition.wait(timeout_s)
+            self._is_nudged = False
+
+    def call_on_change(
+        self, is_reached: Callable[[], bool], callback: Callable[[], None] | None
+    ) -> bool:
+        """Have a callback called once, from any thread; False if it is as wanted already."""
+        with self._condition:
+            if callback is not None and (self._is_nudged or is_reached()):
+                self._is_nudged = False
+                return False
+            self._on_change = callback
+            return True
+
+    def has_event(self) -> bool:
+        """Whether the assignment changes. To be asked under the lock."""
+        return bool(self._events)
+
+    def has_news(self) -> bool:
+        """Whether there is something to hear, records aside. To be asked under the lock."""
+        return bool(self._events or self._errors or self._is_woken)
+
+    def nudge(self) -> None:
+        """Have whoever waits look again. From any thread."""
+        with self._condition:
+            self._is_nudged = True
+        self._notify()
+
+    def wake(self) -> None:
+        """End the wait of whoever polls, now or next time. From any thread."""
+        with self._condition:
+            self._is_woken = True
+        self._notify()
+
+    def take_wake(self) -> bool:
+        """Whether somebody called `wake` since the last time this was asked."""
+        with self._condition:
+            is_woken, self._is_woken = self._is_woken, False
+            return is_woken
+
+    def _notify(self) -> None:
+        with self._condition:
+            self._condition.notify_all()
+            callback, self._on_change = self._on_change, None
+        if callback is not None:
+            callback()
+
+    # ---- the I/O thread's side ----
+
+    def put_event(self, event: RebalanceEvent) -> None:
+        """Tell whoever polls that the assignment changes."""
+        self._events.append(event)
+        self._notify()
+
+    def put_error(self, error: MillstreamError) -> None:
+        """Tell whoever polls that the group has failed."""
+        self._errors.append(error)
+        self._notify()

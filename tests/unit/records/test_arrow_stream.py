@@ -1,0 +1,121 @@
+"""Columns that were selected, and streams whose arrays are made as they are asked for."""
+
+from __future__ import annotations
+
+import gc
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from millstream.errors import InvalidArgument
+from millstream.records.plain.arrow_abi import alive_count
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pa: Any = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+
+
+def records(kernel: Any, *values: bytes) -> Any:
+    writer = kernel.BatchWriter()
+    for value in values:
+        writer.append(1000, b"k", value, (("h", b"1"),))
+    builder = kernel.ArrowRecordsBuilder()
+    builder.append(bytes(writer.body()), len(values), 40, 1000, None, 3)
+    return builder.finish()
+
+
+def test_fewer_columns_in_another_order(kernel: Any) -> None:
+    selected = records(kernel, b"a", b"b").select(["offset", "headers", "value"])
+
+    table = pa.table(selected)
+
+    assert table.to_pydict() == {
+        "offset": [40, 41],
+        "headers": [[{"key": "h", "value": b"1"}]] * 2,
+        "value": [b"a", b"b"],
+    }
+    assert pa.record_batch(selected).schema == table.schema
+    assert len(selected) == 2
+
+
+def test_a_selection_can_be_selected_from_and_outlives_the_whole(kernel: Any) -> None:
+    whole = records(kernel, b"a")
+    selected = whole.select(["value"]).select(["partition", "timestamp", "key"])
+    del whole
+
+    table = pa.table(selected)
+
+    assert table.column_names == ["partition", "timestamp", "key"]
+    assert table.column("partition").to_pylist() == [3]
+
+
+@pytest.mark.parametrize(
+    ("columns", "problem"),
+    [
+        (["value", "valeu"], "there is no column 'valeu'; a record has key, value, headers"),
+        ([], "name one or more, each once"),
+        (["key", "key"], "name one or more, each once"),
+        ("value", r"give a list of names, \['value'\]"),
+    ],
+)
+def test_columns_that_cannot_be_selected(kernel: Any, columns: Any, problem: str) -> None:
+    with pytest.raises(InvalidArgument, match=problem):
+        records(kernel, b"a").select(columns)
+    with pytest.raises(InvalidArgument, match=problem):
+        kernel.ArrowStream([], columns)
+
+
+def test_a_stream_gives_one_array_after_the_other(kernel: Any) -> None:
+    stream = kernel.ArrowStream([records(kernel, b"a", b"b"), records(kernel, b"c")], ["value"])
+
+    reader = pa.RecordBatchReader.from_stream(stream)
+
+    assert [batch.to_pydict() for batch in reader] == [{"value": [b"a", b"b"]}, {"value": [b"c"]}]
+    assert stream.error is None
+
+
+def test_a_stream_asks_only_for_what_is_read(kernel: Any) -> None:
+    made: list[int] = []
+
+    def make() -> Iterator[Any]:
+        for number in range(5):
+            made.append(number)
+            yield records(kernel, b"%d" % number)
+
+    reader = pa.RecordBatchReader.from_stream(kernel.ArrowStream(make()))
+    reader.read_next_batch()
+
+    assert made == [0]
+
+
+def test_an_empty_stream_has_a_schema(kernel: Any) -> None:
+    table = pa.table(kernel.ArrowStream([]))
+
+    assert table.num_rows == 0
+    assert table.column_names == ["key", "value", "headers", "timestamp", "offset", "partition"]
+
+
+def test_what_goes_wrong_is_told_in_words_and_kept(kernel: Any) -> None:
+    def fail() -> Iterator[Any]:
+        yield records(kernel, b"a")
+        raise LookupError("the topic is gone")
+
+    stream = kernel.ArrowStream(fail())
+    reader = pa.RecordBatchReader.from_stream(stream)
+    reader.read_next_batch()
+
+    with pytest.raises(Exception, match="LookupError: the topic is gone"):
+        reader.read_next_batch()
+    assert isinstance(stream.error, LookupError)
+
+
+def test_nothing_is_left_behind(kernel: Any) -> None:
+    gc.collect()
+    before = alive_count()
+
+    pa.table(kernel.ArrowStream([records(kernel, b"a")]))
+    kernel.ArrowStream([records(kernel, b"a")]).__arrow_c_stream__()
+
+    gc.collect()
+    assert alive_count() == before
