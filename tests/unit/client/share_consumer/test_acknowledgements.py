@@ -32,7 +32,7 @@ def test_offsets_in_a_row_are_one_range_with_one_type_if_all_have_the_same() -> 
 
 @given(st.dictionaries(st.integers(0, 40), st.integers(0, 4)))
 def test_ranges_say_what_was_decided(decisions: dict[int, int]) -> None:
-    said = {}
+    said: dict[int, int] = {}
     for first, last, types in ranges_of(decisions):
         size = last - first + 1
         said.update(
