@@ -99,7 +99,10 @@ class ShardWriter(Generic[S]):
             except ApiError as error:
                 self._complete(context, decision, done, coordinator_error(error))
                 return
-        self._when_committed(context, partial(self._complete, context, decision, done))
+        if context.end_offset == context.safe_offset:
+            self._complete(context, decision, done, None)
+        else:
+            self._when_committed(context, partial(self._complete, context, decision, done))
         self.arm_for(context)
 
     def _complete(

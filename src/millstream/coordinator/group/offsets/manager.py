@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 
     from millstream.coordinator.decision import CoordinatorRecord, Moment, ProducerStamp
     from millstream.coordinator.group.config import GroupConfig
-    from millstream.coordinator.group.consumer.ports import SubscribableTopics
     from millstream.coordinator.group.group import CommitCheck, Group
     from millstream.coordinator.group.offsets.commit import ErrorCodes, OffsetCommit
     from millstream.coordinator.group.offsets.expiry import Expired
+    from millstream.coordinator.group.ports import TopicsView
     from millstream.protocol.messages.classic_group_records import (
         LegacyOffsetCommitKey,
         LegacyOffsetCommitValue,
@@ -57,8 +57,6 @@ if TYPE_CHECKING:
 
 NOT_FOUND_SINCE: Final = 9
 """The version of OffsetCommit that knows GROUP_ID_NOT_FOUND."""
-_RESOLVED_MAX: Final = 10_000
-"""How many topics are remembered."""
 
 
 class OffsetManager:
@@ -67,7 +65,7 @@ class OffsetManager:
     def __init__(
         self,
         config: GroupConfig,
-        topics: SubscribableTopics,
+        topics: TopicsView,
         groups: Mapping[str, Group],
         create_group: Callable[[str], object],
     ) -> None:
@@ -78,8 +76,6 @@ class OffsetManager:
         self._create_group = create_group
         self.committed = CommittedOffsets()
         self.pending = PendingOffsets()
-        self._resolved: dict[str | bytes, _ResolvedTopic] = {}
-        self._resolved_of: object = None
 
     # Committing.
 
@@ -163,30 +159,19 @@ class OffsetManager:
 
     def _resolve(self, topic: str | bytes) -> _ResolvedTopic | ApiError:
         """Name, id and number of partitions of a topic, or why there are none."""
-        version = self._topics.topics_version
-        if version is not self._resolved_of or len(self._resolved) > _RESOLVED_MAX:
-            self._resolved.clear()
-            self._resolved_of = version
-        found = self._resolved.get(topic)
-        if found is None:
-            looked_up = self._look_up(topic)
-            if isinstance(looked_up, ApiError):
-                return looked_up
-            found = self._resolved[topic] = looked_up
-        return found
-
-    def _look_up(self, topic: str | bytes) -> _ResolvedTopic | ApiError:
+        topics = self._topics
         if isinstance(topic, str):
-            name: str | None = topic
+            topic_id, name = topics.topic_id(topic) or Uuid.ZERO, topic
         else:
-            name = self._topics.topic_name(Uuid(topic))
-            if name is None:
-                return UnknownTopicId(f"there is no topic with id {Uuid(topic)}")
-        assert name is not None
-        count = self._topics.partition_count(name)
+            topic_id = Uuid(topic)
+            found = topics.topic_name(topic_id)
+            if found is None:
+                return UnknownTopicId(f"there is no topic with id {topic_id}")
+            name = found
+        count = topics.partition_count(name)
         if count is None:
             return UnknownTopicOrPartition(f"there is no topic {name}")
-        return name, self._topics.topic_id(name) or Uuid.ZERO, count
+        return name, topic_id, count
 
     # Deleting.
 
