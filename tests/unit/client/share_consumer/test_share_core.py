@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from millstream.client.share_consumer.acknowledgements import AcknowledgeType
@@ -27,9 +29,11 @@ from millstream.protocol.messages import (
     share_fetch,
 )
 from millstream.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatResponse
-from millstream.types import TopicPartition
 from tests.unit.client.consumer.membership.group_world import topic_id
 from tests.unit.client.share_consumer.share_world import T0, ShareWorld, fetched, records
+
+if TYPE_CHECKING:
+    from millstream.types import TopicPartition
 
 ACCEPT, RELEASE, REJECT, RENEW = AcknowledgeType
 
