@@ -124,22 +124,21 @@ class BatchDelivery:
 
         The time is for each of the batches, which end at about the same time.
         """
+        self._wait(timeout)
+        return self._places()
+
+    def exception(self, timeout: float | None = None) -> MillstreamError | None:
+        """Wait for all rows, and give the reason if one was lost."""
+        self._wait(timeout)
+        return self._first_error()
+
+    def _wait(self, timeout: float | None) -> None:
         for batch, _, _ in self._ranges:
             if not batch.wait(timeout):
                 raise OperationTimeout(
                     f"rows to {batch.topic}-{batch.partition} are not acknowledged after "
                     f"{timeout} s; they are still being sent"
                 )
-        return self._places()
-
-    def exception(self, timeout: float | None = None) -> MillstreamError | None:
-        """Wait for all rows, and give the reason if one was lost."""
-        try:
-            self.result(timeout)
-        except OperationTimeout:
-            if not self.done():
-                raise
-        return self._first_error()
 
     def __await__(self) -> Generator[Any, None, list[ProducedRange]]:
         for batch, _, _ in self._ranges:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
+from importlib import import_module
 from itertools import accumulate
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -85,9 +86,12 @@ def resolve_partitioner(given: object) -> Partitioner | None:
         return None
     if given == "round_robin":
         return RoundRobin()
+    if isinstance(given, str):
+        given = _named(given)
     if isinstance(given, type):
         given = given()
-    if isinstance(given, Partitioner):
+    # A str has a method of that name, too.
+    if isinstance(given, Partitioner) and not isinstance(given, str):
         return given
     if callable(given):
         return _FunctionPartitioner(given)
@@ -95,6 +99,15 @@ def resolve_partitioner(given: object) -> Partitioner | None:
         "partitioner must be 'sticky', 'round_robin', a function of (topic, key, value, "
         f"partitions) or an object with such a method `partition`; not {given!r}"
     )
+
+
+def _named(name: str) -> object:
+    """What a dotted name stands for; the name itself if it is none."""
+    module, _, attribute = name.rpartition(".")
+    try:
+        return getattr(import_module(module), attribute) if module else name
+    except (ImportError, AttributeError) as error:
+        raise InvalidArgument(f"partitioner {name!r} cannot be imported: {error}") from error
 
 
 def draw_partition(

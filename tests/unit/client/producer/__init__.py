@@ -1,0 +1,1 @@
+"""The parts of a producer, one by one."""
