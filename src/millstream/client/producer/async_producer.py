@@ -125,7 +125,7 @@ class AsyncProducer:
         sender = TableSender(self._core, topic, table)
         return await self._when_possible(topic, -1, sender.send, is_table=True)
 
-    async def flush(self, timeout: float | None = None) -> None:  # noqa: ASYNC109  # As the other face.
+    async def flush(self, timeout: float | None = None) -> None:
         """Send everything now and wait until it is acknowledged, for `timeout` seconds at most.
 
         Raises DeliveryFailed if records were lost since the last flush and nobody has looked at
@@ -139,7 +139,7 @@ class AsyncProducer:
             )
         self._core.raise_unseen()
 
-    async def close(self, timeout: float | None = None) -> None:  # noqa: ASYNC109  # As the other face.
+    async def close(self, timeout: float | None = None) -> None:
         """Send what is left, abort an open transaction, and end; again is fine.
 
         What is not acknowledged after `timeout` seconds is given up. Raises DeliveryFailed as
