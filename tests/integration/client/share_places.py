@@ -21,7 +21,6 @@ from millstream.protocol.messages.incremental_alter_configs import (
 if TYPE_CHECKING:
     from millstream.errors import MillstreamError
     from millstream.protocol.message import Message
-    from millstream.testing.embedded import EmbeddedBroker
 
 GROUP_RESOURCE = 32
 
@@ -29,11 +28,11 @@ GROUP_RESOURCE = 32
 class Place:
     """A topic and a share group that begins at its first record."""
 
-    def __init__(self, broker: EmbeddedBroker, name: str) -> None:
-        self.address = broker.bootstrap_servers
-        self.topic = f"topic-{name}"
+    def __init__(self, address: str, name: str) -> None:
+        """The topic has to be there, under this name."""
+        self.address = address
+        self.topic = name
         self.group = f"group-{name}"
-        broker.create_topic(self.topic, partitions=1)
         self.set("share.auto.offset.reset", "earliest")
 
     def set(self, key: str, value: str) -> None:

@@ -47,7 +47,9 @@ def broker() -> Iterator[EmbeddedBroker]:
 
 @pytest.fixture
 def place(broker: EmbeddedBroker, request: pytest.FixtureRequest) -> Place:
-    return Place(broker, f"{abs(hash(request.node.name)) % 10**9}")
+    name = f"topic-{abs(hash(request.node.name)) % 10**9}"
+    broker.create_topic(name, partitions=1)
+    return Place(broker.bootstrap_servers, name)
 
 
 def values(records: list[ShareRecord]) -> list[str]:
