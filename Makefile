@@ -81,7 +81,7 @@ soak: setup ## Kill a writing process again and again: make soak ROUNDS=100
 
 bench: setup ## Measure beside the peers: make bench ARGS=--quick
 	for question in records protocol storage log_manager network replica broker_handlers \
-	  embedded broker coordinator; do \
+	  embedded broker coordinator clients; do \
 	  $(BIN)/python -m benchmarks.$$question $(ARGS) || exit 1; done
 
 generate: setup ## Write protocol/messages anew from schema/

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 PARTITIONS: Final = 4
+_WORKER: Final = "from benchmarks.clients_worker import main; main()"
 # A client that asks for a deleted topic once more must not bring it back.
 _SETTINGS: Final = {**SETTINGS, "auto.create.topics.enable": "false"}
 
@@ -93,7 +94,7 @@ class Worker:
         self.name = name
         environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.clients_worker", name, bootstrap],
+            [sys.executable, "-c", _WORKER, name, bootstrap],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -3,7 +3,7 @@
 The client talks to a broker through a relay in another process, which writes down when a request
 arrives. Meanwhile the client's main thread spins in Python, or calls C code that keeps the
 interpreter's lock for 50 ms at a time. Linux's perf_counter is one for all processes. Part of
-`benchmarks.clients`; relay and client are this module too: `... clients_punctual relay|client`.
+`benchmarks.clients`; the relay and the client are this module too, in processes of their own.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _late_by_sending(seen: list[float], told: dict[str, Any]) -> list[float]:
 
 def _start(*arguments: object) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.clients_punctual", *map(str, arguments)],
+        [sys.executable, "-c", f"from {__name__} import main; main()", *map(str, arguments)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -202,7 +202,3 @@ def main() -> None:
     subject, way, bootstrap, rounds = arguments
     job = beat if subject == "heartbeat" else linger
     print(json.dumps(job(bootstrap, spin if way == "spin" else hold, int(rounds))))
-
-
-if __name__ == "__main__":
-    main()

@@ -35,7 +35,3 @@ def main() -> None:
     contender = CONTENDERS[name](bootstrap)
     for line in sys.stdin:
         print(json.dumps(run(contender, json.loads(line))), flush=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -38,6 +38,7 @@ _RECORDS, _CLUSTER, _NODE = "Records", "A cluster", "A node"
 COMMANDS: Final[Mapping[str, _Place]] = {
     "produce": _Place("produce", "produce", _RECORDS),
     "consume": _Place("consume", "consume", _RECORDS),
+    "replay": _Place("replay", "replay", _RECORDS),
     "offsets": _Place("offsets", "offsets", _RECORDS),
     "perf": _Place("perf", "family", _RECORDS),
     "topics": _Place("topics", "family", _CLUSTER),

@@ -1,0 +1,45 @@
+"""A schema registry in memory, our client of it, and Confluent's serializers as witnesses."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from millstream.client.serialization.schema_registry import SchemaRegistryClient
+from tests.schema_registry import Registry, running_registry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(scope="session")
+def confluent() -> Any:
+    """Confluent's schema registry modules; one of their dependencies warns when it is imported."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import confluent_kafka.schema_registry.avro
+        import confluent_kafka.schema_registry.json_schema
+        import confluent_kafka.schema_registry.protobuf
+
+    return confluent_kafka.schema_registry
+
+
+@pytest.fixture
+def registry() -> Iterator[Registry]:
+    with running_registry() as running:
+        yield running
+
+
+@pytest.fixture
+def client(registry: Registry) -> SchemaRegistryClient:
+    return SchemaRegistryClient(registry.url)
+
+
+@pytest.fixture
+def value_context() -> Any:
+    """Tells Confluent's serializers that it is a value of "orders"."""
+    from confluent_kafka.serialization import MessageField, SerializationContext
+
+    return SerializationContext("orders", MessageField.VALUE)
