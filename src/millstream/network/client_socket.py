@@ -12,6 +12,7 @@ import socket
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
+from millstream.errors import ProtocolError
 from millstream.protocol.frame import SIZE_BYTES, cut_frames
 
 if TYPE_CHECKING:
@@ -132,7 +133,11 @@ class ClientSocket:
             raise SocketClosed(CLOSED_BY_BROKER)
         data = self._rest + received if self._rest else received
         self._rest = b""
-        cut = cut_frames(data, 0, len(data), frame_bytes_max=self._frame_bytes_max)
+        try:
+            cut = cut_frames(data, 0, len(data), frame_bytes_max=self._frame_bytes_max)
+        except ProtocolError:
+            self._frames += _frames_before_the_fault(data, self._frame_bytes_max)
+            raise
         self._frames += [data[start:end] for start, end in cut.bounds]
         if len(data) - cut.rest >= SIZE_BYTES:
             self._begin_large(memoryview(data)[cut.rest + SIZE_BYTES :], cut.wanted - SIZE_BYTES)
@@ -157,6 +162,18 @@ class ClientSocket:
             self._frames.append(self._large)
             self._large = None
         return has_more
+
+
+def _frames_before_the_fault(data: bytes, frame_bytes_max: int) -> list[bytes]:
+    """The answers that came before bytes which are no frame: they are answers all the same."""
+    frames: list[bytes] = []
+    start = 0
+    while (size := int.from_bytes(data[start : start + SIZE_BYTES], "big", signed=True)) > 0:
+        if size > frame_bytes_max:
+            break
+        frames.append(data[start + SIZE_BYTES : start + SIZE_BYTES + size])
+        start += SIZE_BYTES + size
+    return frames
 
 
 def describe_errno(code: int) -> str:
