@@ -1,7 +1,7 @@
 /* The slots of Python objects by their offset.
 
    State that both Python and compiled code work on stays in Python objects with __slots__. Looking
-   an attribute up by name costs compiled code 30 ns, more than the interpreter needs; a slot is a
+   an attribute up by name costs compiled code more than it costs the interpreter; a slot is a
    pointer at a fixed place, which is looked up once per class. What is read is borrowed, and NULL
    while the attribute was not set. Only for state that one thread owns. */
 
