@@ -15,7 +15,7 @@
 /* Further than the outcomes of ms_read_row. */
 enum ms_batch_outcome {
     MS_BATCH_FULL = 100, MS_BATCH_TOO_LARGE, MS_BATCH_TOO_MANY, MS_BATCH_TOO_FAR,
-    MS_BATCH_NO_MEMORY
+    MS_BATCH_NO_MEMORY, MS_BATCH_NO_ROW
 };
 
 typedef struct {
@@ -129,8 +129,10 @@ static inline int ms_batch_add_rows(
     ms_batch *batch, const ms_input *input, ms_rows_job *job, const int32_t *picked)
 {
     for (; job->row < job->stop; job->row++) {
-        int outcome = ms_batch_add_row(
-            batch, input, job, picked ? picked[job->row] : job->row);
+        int64_t number = picked ? picked[job->row] : job->row;
+        if (number < 0 || number >= input->row_count)
+            return MS_BATCH_NO_ROW;
+        int outcome = ms_batch_add_row(batch, input, job, number);
         if (outcome != MS_ROW_DONE)
             return outcome;
     }

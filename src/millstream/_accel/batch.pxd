@@ -12,6 +12,7 @@ cdef extern from "batch.h" nogil:
         MS_BATCH_TOO_MANY
         MS_BATCH_TOO_FAR
         MS_BATCH_NO_MEMORY
+        MS_BATCH_NO_ROW
 
     ctypedef struct ms_batch:
         uint8_t* data

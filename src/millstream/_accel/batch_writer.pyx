@@ -21,8 +21,8 @@ from millstream._accel.arrow_input cimport MS_ROW_DONE
 from millstream._accel.arrow_reader cimport ArrowChunk, raise_row
 from millstream._accel.atomics cimport ms_add, ms_give_back, ms_take
 from millstream._accel.batch cimport (
-    MS_BATCH_FULL, MS_BATCH_NO_MEMORY, MS_BATCH_TOO_FAR, MS_BATCH_TOO_LARGE, MS_BATCH_TOO_MANY,
-    MS_BODY_SIZE_MAX, ms_batch_add_rows, ms_batch_count, ms_batch_is_too_far,
+    MS_BATCH_FULL, MS_BATCH_NO_MEMORY, MS_BATCH_NO_ROW, MS_BATCH_TOO_FAR, MS_BATCH_TOO_LARGE,
+    MS_BATCH_TOO_MANY, MS_BODY_SIZE_MAX, ms_batch_add_rows, ms_batch_count, ms_batch_is_too_far,
     ms_batch_reserve, ms_batch_reset, ms_rows_job)
 from millstream._accel.sealing cimport raise_too_large, seal_bytes, seal_view
 from millstream._accel.wire cimport (
@@ -272,6 +272,8 @@ cdef class BatchWriter:
     cdef int _raise_row(self, int outcome, ms_rows_job* job, int64_t row) except -1:
         if outcome == MS_BATCH_NO_MEMORY:
             raise MemoryError
+        if outcome == MS_BATCH_NO_ROW:
+            raise IndexError(f"there is no row {row}")
         if outcome == MS_BATCH_TOO_LARGE:
             check_size(job.length)
         if outcome == MS_BATCH_TOO_MANY:
@@ -301,14 +303,10 @@ cdef class BatchWriter:
     ):
         """As `extend_arrow`, for the rows whose numbers are in `picked`, from start to stop."""
         cdef ms_rows_job job = ms_rows_job(start, stop, size_limit, default_timestamp, 0, 0)
-        cdef int64_t place
         if start >= stop:
             return 0
         if start < 0 or stop > picked.shape[0]:
             raise IndexError(f"places {start} to {stop} of {picked.shape[0]}")
-        for place in range(start, stop):
-            if not 0 <= picked[place] < chunk._input.row_count:
-                raise IndexError(f"row {picked[place]} of {len(chunk)}")
         return self._extend_arrow(chunk, &job, &picked[0])
 
     cdef object _extend_arrow(self, ArrowChunk chunk, ms_rows_job* job, const int32_t* picked):
