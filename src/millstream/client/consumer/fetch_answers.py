@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from millstream.client.consumer.config import ConsumerConfig
     from millstream.client.consumer.fetch_buffer import FetchBuffer
-    from millstream.client.consumer.fetcher import Asked
+    from millstream.client.consumer.fetch_session import Wanted
     from millstream.client.consumer.positions import Positions
     from millstream.client.consumer.subscription_state import PartitionState, SubscriptionState
     from millstream.client.metadata import Metadata
@@ -71,7 +71,7 @@ class FetchAnswers:
         self,
         node_id: int,
         answer: FetchResponse,
-        asked: Mapping[TopicPartition, Asked],
+        asked: Mapping[TopicPartition, Wanted],
         now_ms: int,
     ) -> list[TopicPartition]:
         """Use an answer; the partitions about which the fetcher has to think again."""

@@ -24,6 +24,8 @@ _EPOCH_MAX: Final = (1 << 31) - 1
 class Wanted(NamedTuple):
     """What to ask for of one partition."""
 
+    run: int
+    """Which run of reading asks: an answer counts only while it is still the same."""
     topic_id: Uuid
     offset: int
     leader_epoch: int
@@ -53,13 +55,18 @@ class FetchSession:
         self._epoch = INITIAL_EPOCH
         self._wanted: dict[TopicPartition, Wanted] = {}
         self._told: dict[TopicPartition, Wanted] = {}
-        self._changed: set[TopicPartition] = set()
+        self._changed: dict[TopicPartition, None] = {}  # In order: a run can be repeated.
         self._uses_topic_ids = False
 
     @property
     def wanted(self) -> Mapping[TopicPartition, Wanted]:
         """What is asked of this broker."""
         return self._wanted
+
+    @property
+    def told(self) -> Mapping[TopicPartition, Wanted]:
+        """What the broker was asked for by the last request and those before it."""
+        return self._told
 
     @property
     def is_open(self) -> bool:
@@ -70,12 +77,12 @@ class FetchSession:
         """Ask for a partition from the next request on."""
         if self._wanted.get(partition) != wanted:
             self._wanted[partition] = wanted
-            self._changed.add(partition)
+            self._changed[partition] = None
 
     def forget(self, partition: TopicPartition) -> None:
         """Ask for it no longer."""
         if self._wanted.pop(partition, None) is not None:
-            self._changed.add(partition)
+            self._changed[partition] = None
 
     def has_topic_ids(self) -> bool:
         """Whether every topic can be asked for by its id."""
@@ -96,8 +103,7 @@ class FetchSession:
     def _incremental(self) -> SessionRequest:
         send: list[tuple[TopicPartition, Wanted]] = []
         forget: list[tuple[TopicPartition, Uuid]] = []
-        # In order, so that the same history makes the same request.
-        for partition in sorted(self._changed):
+        for partition in self._changed:
             wanted, told = self._wanted.get(partition), self._told.get(partition)
             is_another_topic = wanted and told and wanted.topic_id != told.topic_id
             if told is not None and (wanted is None or is_another_topic):
@@ -128,4 +134,4 @@ class FetchSession:
         self._id = NO_SESSION
         self._epoch = INITIAL_EPOCH
         self._told = {}
-        self._changed = set(self._wanted)
+        self._changed = dict.fromkeys(self._wanted)

@@ -7,7 +7,7 @@ each answer to `FetchAnswers`. It never decodes a record and never waits.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from millstream.client.consumer.fetch_session import FetchSession, Wanted
 from millstream.errors import (
@@ -45,21 +45,13 @@ _SESSION_ERRORS: Final = frozenset(
 )
 
 
-class Asked(NamedTuple):
-    """What was asked of a partition: an answer counts only while it is still what is wanted."""
-
-    run: int
-    offset: int
-
-
 class _Target:
     """A broker that is fetched from."""
 
-    __slots__ = ("asked", "is_asked", "session")
+    __slots__ = ("is_asked", "session")
 
     def __init__(self) -> None:
         self.session = FetchSession()
-        self.asked: dict[TopicPartition, Asked] = {}
         self.is_asked = False
 
 
@@ -84,7 +76,7 @@ class Fetcher:
         self._validate = validate
         self._targets: dict[int, _Target] = {}
         self._node_of: dict[TopicPartition, int] = {}
-        self._stale: set[TopicPartition] = set()
+        self._stale: dict[TopicPartition, None] = {}  # In order: a run can be repeated.
         self._later: dict[TopicPartition, int] = {}
         self._later_ms = 0
         self._is_closed = False
@@ -92,7 +84,7 @@ class Fetcher:
 
     def refresh(self, partitions: Iterable[TopicPartition]) -> None:
         """Look at partitions again: something about them has changed."""
-        self._stale.update(partitions)
+        self._stale.update(dict.fromkeys(partitions))
 
     def poll(self, now_ms: int) -> int | None:
         """Fetch from every broker that is free; when to look again."""
@@ -119,7 +111,7 @@ class Fetcher:
     # ---- which partition from which broker ----
 
     def _on_metadata(self, old: MetadataSnapshot, new: MetadataSnapshot, now_ms: int) -> None:
-        self._stale.update(
+        self.refresh(
             each.partition
             for each in self._state
             if old.partition(*_pair(each)) != new.partition(*_pair(each))
@@ -132,7 +124,7 @@ class Fetcher:
         due = [each for each, when_ms in self._later.items() if when_ms <= now_ms]
         for partition in due:
             del self._later[partition]
-            self._stale.add(partition)
+            self._stale[partition] = None
 
     def _place(self, partition: TopicPartition, now_ms: int) -> None:
         """Put a partition into the session of the broker it is read from, out of any other."""
@@ -148,6 +140,7 @@ class Fetcher:
         topic = self._metadata.snapshot.topics[partition.topic]
         leader = topic.partitions[partition.partition]
         wanted = Wanted(
+            state.run,
             topic.topic_id,
             state.offset,
             leader.leader_epoch,
@@ -219,28 +212,17 @@ class Fetcher:
             has_epochs=version >= EPOCHS_SINCE,
         )
         target.is_asked = True
-        self._note_asked(target, said)
 
         def on_done(answer: Message | MillstreamError, done_ms: int) -> None:
             target.is_asked = False
             if isinstance(answer, FetchResponse):
-                self._on_answer(node_id, target, said, answer, done_ms)
+                self._on_answer(node_id, target, answer, done_ms)
             else:
                 self._on_failure(node_id, target)
 
         highest = None if by_topic_id else TOPIC_IDS_SINCE - 1
         source = VersionedRequest(ApiKey.FETCH, lambda _version: request, highest)
         self._network.send(node_id, source, now_ms, on_done)
-
-    def _note_asked(self, target: _Target, said: SessionRequest) -> None:
-        if said.is_full:
-            target.asked = {}
-        for partition, _ in said.forget:
-            target.asked.pop(partition, None)
-        for partition, wanted in said.send:
-            state = self._state.get(partition)
-            if state is not None:
-                target.asked[partition] = Asked(state.run, wanted.offset)
 
     def _request(
         self,
@@ -265,14 +247,7 @@ class Fetcher:
 
     # ---- answers ----
 
-    def _on_answer(
-        self,
-        node_id: int,
-        target: _Target,
-        said: SessionRequest,
-        answer: FetchResponse,
-        now_ms: int,
-    ) -> None:
+    def _on_answer(self, node_id: int, target: _Target, answer: FetchResponse, now_ms: int) -> None:
         if self._is_closed:
             return
         if answer.error_code:
@@ -281,15 +256,15 @@ class Fetcher:
                 self._metadata.request_update()
                 self._delay(target, now_ms)
             return
+        self.refresh(self._answers.take(node_id, answer, target.session.told, now_ms))
         target.session.on_answer(answer.session_id)
-        self._stale.update(self._answers.take(node_id, answer, target.asked, now_ms))
 
     def _delay(self, target: _Target, now_ms: int) -> None:
         for partition in target.session.wanted:
             state = self._state.get(partition)
             if state is not None:
                 state.not_before_ms = now_ms + self._config.retry_backoff_ms
-            self._stale.add(partition)
+            self._stale[partition] = None
 
     def _on_failure(self, node_id: int, target: _Target) -> None:
         """The broker is gone: begin a new session with it, and see who has the partitions now."""
@@ -299,7 +274,7 @@ class Fetcher:
             state = self._state.get(partition)
             if state is not None and state.preferred_replica == node_id:
                 state.preferred_replica = -1
-            self._stale.add(partition)
+            self._stale[partition] = None
 
 
 def _pair(state: PartitionState) -> tuple[str, int]:

@@ -81,7 +81,7 @@ class Positions:
         self._wall_ms = wall_ms
         self._refresh = refresh
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
-        self._missing: set[TopicPartition] = set()
+        self._missing: dict[TopicPartition, None] = {}  # In order: a run can be repeated.
         self.group: CommittedOffsets | None = None
         """Set by the core when the consumer has a group."""
 
@@ -89,9 +89,9 @@ class Positions:
         """Ask for whatever is missing and not yet asked for; when to look again."""
         if not self._missing:
             return None
-        found = {each: self._state.get(each) for each in sorted(self._missing)}
-        states = [each for each in found.values() if each is not None and _is_missing(each)]
-        self._missing = {each.partition for each in states}
+        found = [self._state.get(each) for each in self._missing]
+        states = [each for each in found if each is not None and _is_missing(each)]
+        self._missing = {each.partition: None for each in states}
         waiting = [each for each in states if not each.is_asked and not each.is_leaving]
         due = [each for each in waiting if each.not_before_ms <= now_ms]
         self._ask_committed([e for e in due if e.phase is Phase.AWAITING_COMMITTED], now_ms)
@@ -103,7 +103,7 @@ class Positions:
     def begin(self, state: PartitionState, target: StartingPoint, run: int) -> None:
         """Have a partition placed, wherever it was."""
         state.begin(target, run)
-        self._missing.add(state.partition)
+        self._missing[state.partition] = None
         self._refresh([state.partition])
 
     def backoff_ms(self, failures: int) -> int:

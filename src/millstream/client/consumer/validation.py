@@ -46,20 +46,20 @@ class EpochValidation:
         self._state = state
         self._positions = positions
         self._refresh = refresh
-        self._waiting: set[TopicPartition] = set()
+        self._waiting: dict[TopicPartition, None] = {}  # In order: a run can be repeated.
 
     def validate(self, state: PartitionState) -> None:
         """Fetch no more of a partition until its leader has said that the log is the same."""
         state.phase = Phase.VALIDATING
-        self._waiting.add(state.partition)
+        self._waiting[state.partition] = None
 
     def poll(self, now_ms: int) -> int | None:
         """Ask about whatever is to be validated; when to look again."""
         if not self._waiting:
             return None
-        found = [self._state.get(each) for each in sorted(self._waiting)]
+        found = [self._state.get(each) for each in self._waiting]
         states = [e for e in found if e is not None and e.phase is Phase.VALIDATING]
-        self._waiting = {each.partition for each in states}
+        self._waiting = {each.partition: None for each in states}
         waiting = [each for each in states if not each.is_asked]
         by_leader: dict[int, list[PartitionState]] = {}
         for each in waiting:
