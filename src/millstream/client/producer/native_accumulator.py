@@ -17,7 +17,10 @@ if TYPE_CHECKING or kernel.COMPILED:
     from millstream._accel.partition_queues import is_lent
     from millstream._accel.record_accumulator import RecordAppender
 else:
-    RecordAppender = object
+
+    class RecordAppender:
+        """Stands for the compiled one where there is none; nobody makes a NativeAccumulator."""
+
 
 if TYPE_CHECKING:
     from millstream._accel.client_selector import SelectorCore
