@@ -85,7 +85,11 @@ class Member:
                     self.owned -= event.partitions
                 self.events.append(event)
                 self._changed.notify_all()
+            self.noted(event)
             self.membership.acknowledge(event, now_ms)
+
+    def noted(self, event: RebalanceEvent) -> None:
+        """For tests that want to know at once; the group waits for it."""
 
     # The user.
 

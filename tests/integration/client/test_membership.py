@@ -27,7 +27,6 @@ pytestmark = pytest.mark.integration
 SETTINGS = {
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": "100",
-    "group.consumer.assignment.interval.ms": "0",
     "group.min.session.timeout.ms": "500",
     "group.consumer.min.session.timeout.ms": "500",
 }

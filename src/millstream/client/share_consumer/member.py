@@ -109,13 +109,13 @@ class ShareMember:
         was_member = self.is_member
         self._stop()
         self._is_active = False
-        if not was_member or not self._link.is_ready(now_ms):
+        if not was_member:
             on_done()
             return
         request = ShareGroupHeartbeatRequest(
             group_id=self._group_id, member_id=self.member_id, member_epoch=LEAVING_EPOCH
         )
-        self._link.send(request, now_ms, lambda answer, then_ms: on_done())
+        self._link.say_goodbye(request, now_ms, on_done)
 
     def _stop(self) -> None:
         self._heartbeats.stop()

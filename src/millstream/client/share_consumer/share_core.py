@@ -20,6 +20,7 @@ from millstream.client.share_consumer.node_session import FetchLimits, NodeSessi
 from millstream.client.share_consumer.share_answers import ShareAnswers
 from millstream.errors import (
     NO_ERROR,
+    ClientClosed,
     MillstreamError,
     PollIntervalExceeded,
     ShareSessionNotFound,
@@ -68,7 +69,7 @@ class ShareCore:
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._group_id = config.isolation.to_wire(config.group_id)
         self._view = GroupView(runtime.metadata, exclude_internal_topics=False)
-        link = CoordinatorLink(
+        self._link = CoordinatorLink(
             runtime,
             self._group_id,
             self._backoff,
@@ -77,7 +78,7 @@ class ShareCore:
             self._fail,
         )
         self.member = ShareMember(
-            config, self._group_id, link, self._heartbeats_until_ms, self._fail, random
+            config, self._group_id, self._link, self._heartbeats_until_ms, self._fail, random
         )
         self._answers = ShareAnswers(config, runtime.metadata, self._view, buffer)
         self._waits = CommitWaits(buffer)
@@ -154,7 +155,8 @@ class ShareCore:
 
     def poll(self, now_ms: int) -> int | None:
         """Do what is due; when to be called again at the latest."""
-        times = [self.member.poll(now_ms), self._watch_polls(now_ms), self._waits.poll(now_ms)]
+        times = [self.member.poll(now_ms), self._watch_polls(now_ms)]
+        times += [self._waits.poll(now_ms), self._link.poll(now_ms)]
         if self._closing:
             self._finish_closing(now_ms)
             return min((each for each in times if each is not None), default=None)
@@ -330,4 +332,5 @@ class ShareCore:
     def _fail(self, error: MillstreamError) -> None:
         self._topics = frozenset()
         self._view.unfollow()
-        self._buffer.put_error(error)
+        if not isinstance(error, ClientClosed):  # Then there is nobody to tell.
+            self._buffer.put_error(error)

@@ -376,11 +376,11 @@ class ClassicMember:
         member_id, self._member_id = self._member_id, ""
         self._generation = NO_GENERATION
         self._tell_identity()
-        if not says_so or not member_id or not self._link.is_ready(now_ms):
+        if says_so and member_id:
+            request = leave_request(self._settings, member_id, reason)
+            self._link.say_goodbye(request, now_ms, on_done)
+        else:
             on_done()
-            return
-        request = leave_request(self._settings, member_id, reason)
-        self._link.send(request, now_ms, lambda answer, then_ms: on_done())
 
     def _tell_identity(self) -> None:
         self._host.identity_changed(

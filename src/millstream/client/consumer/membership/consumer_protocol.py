@@ -382,11 +382,11 @@ class ConsumerMember:
         was_in = self._epoch > JOINING_EPOCH
         self._epoch = JOINING_EPOCH
         self._tell_identity()
-        if not was_in or not self._link.is_ready(now_ms):
+        if was_in:
+            request = goodbye(self._settings, self._member_id, keeps_slot=keeps_slot)
+            self._link.say_goodbye(request, now_ms, on_done)
+        else:
             on_done()
-            return
-        request = goodbye(self._settings, self._member_id, keeps_slot=keeps_slot)
-        self._link.send(request, now_ms, lambda answer, then_ms: on_done())
 
     def _tell_identity(self) -> None:
         is_in = self._epoch > JOINING_EPOCH

@@ -14,6 +14,7 @@ from millstream.errors import (
     NO_ERROR,
     BrokerUnreachable,
     MillstreamError,
+    class_for_code,
     error_for_code,
     is_retriable,
 )
@@ -36,8 +37,22 @@ if TYPE_CHECKING:
 MEMBERSHIP_NODE_ID: Final = 1 << 30
 """What the network calls the far end of this connection; no broker has such an id."""
 
+GOODBYE_MS: Final = 3_000
+"""For how long a member tries to tell that it leaves."""
 _GROUP: Final = 0
 _KEYS_SINCE: Final = 4
+
+
+class _Goodbye:
+    """A member's last request."""
+
+    def __init__(
+        self, request: RequestSource, deadline_ms: int, on_done: Callable[[], None]
+    ) -> None:
+        self.request = request
+        self.deadline_ms = deadline_ms
+        self.on_done = on_done
+        self.is_under_way = False
 
 
 class CoordinatorLink:
@@ -63,6 +78,7 @@ class CoordinatorLink:
         self._is_asking = False
         self._failures = 0
         self._retry_ms = 0
+        self._goodbyes: list[_Goodbye] = []
 
     def is_ready(self, now_ms: int) -> bool:
         """Whether the coordinator can be asked now; finds it and connects if it cannot."""
@@ -119,6 +135,43 @@ class CoordinatorLink:
     def cancel(self, order_id: int) -> None:
         """End a standing order."""
         self._network.cancel(order_id)
+
+    def say_goodbye(self, request: RequestSource, now_ms: int, on_done: Callable[[], None]) -> None:
+        """Tell the coordinator that we leave, for some seconds if need be.
+
+        Nobody gets our partitions before it knows, or before the session is over.
+        """
+        self._goodbyes.append(_Goodbye(request, now_ms + GOODBYE_MS, on_done))
+        self.poll(now_ms)
+
+    def poll(self, now_ms: int) -> int | None:
+        """Go on with goodbyes; when to be called again at the latest."""
+        for goodbye in [each for each in self._goodbyes if not each.is_under_way]:
+            if now_ms >= goodbye.deadline_ms:
+                self._end(goodbye)
+            elif self.is_ready(now_ms):
+                goodbye.is_under_way = True
+                self._say(goodbye, now_ms)
+        times = [each.deadline_ms for each in self._goodbyes if not each.is_under_way]
+        if not times:
+            return None
+        due_ms = self.due_ms(now_ms)
+        return min(times) if due_ms is None else min(*times, due_ms)
+
+    def _say(self, goodbye: _Goodbye, now_ms: int) -> None:
+        def on_done(answer: Message | MillstreamError, then_ms: int) -> None:
+            goodbye.is_under_way = False
+            code = getattr(answer, "error_code", NO_ERROR)
+            if isinstance(answer, BrokerUnreachable) or class_for_code(code).retriable:
+                self.lost(then_ms)
+            else:
+                self._end(goodbye)
+
+        self.send(goodbye.request, now_ms, on_done, GOODBYE_MS)
+
+    def _end(self, goodbye: _Goodbye) -> None:
+        self._goodbyes.remove(goodbye)
+        goodbye.on_done()
 
     def _ask(self, now_ms: int) -> None:
         self._is_asking = True

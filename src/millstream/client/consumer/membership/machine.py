@@ -42,6 +42,9 @@ class Link(Protocol):
     ) -> None:
         """One request, one answer."""
 
+    def say_goodbye(self, request: RequestSource, now_ms: int, on_done: Callable[[], None]) -> None:
+        """Tell the coordinator that we leave, for some seconds if need be."""
+
     def repeat(
         self, request: Message, first_ms: int, every_ms: int, until_ms: int, on_response: OnDone
     ) -> int:

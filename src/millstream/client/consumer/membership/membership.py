@@ -20,6 +20,7 @@ from millstream.client.consumer.membership.link import CoordinatorLink
 from millstream.client.consumer.membership.offset_fetches import OffsetFetches
 from millstream.client.groups import ConsumerGroupMetadata
 from millstream.errors import (
+    ClientClosed,
     CommitFailed,
     GroupIdNotFound,
     InconsistentGroupProtocol,
@@ -205,7 +206,7 @@ class Membership:
 
     def poll(self, now_ms: int) -> int | None:
         """Do what is due; when to be called again at the latest."""
-        times = [self._commits.poll(now_ms), self._fetches.poll(now_ms)]
+        times = [self._commits.poll(now_ms), self._fetches.poll(now_ms), self._link.poll(now_ms)]
         if self._subscription is not None and not self._is_closed:
             if self._machine is None:
                 times.append(self._choose_protocol(now_ms))
@@ -274,7 +275,8 @@ class Membership:
             return
         self._subscription = None
         self._view.unfollow()
-        self._owner.on_group_error(error)
+        if not isinstance(error, ClientClosed):  # Then there is nobody to tell.
+            self._owner.on_group_error(error)
 
     # Inside.
 

@@ -103,6 +103,9 @@ class FakeLink:
     ) -> None:
         self.sent.append(Sent(request, on_done, timeout_ms))
 
+    def say_goodbye(self, request: RequestSource, now_ms: int, on_done: Callable[[], None]) -> None:
+        self.send(request, now_ms, lambda answer, then_ms: on_done())
+
     def repeat(
         self, request: Message, first_ms: int, every_ms: int, until_ms: int, on_response: OnDone
     ) -> int:

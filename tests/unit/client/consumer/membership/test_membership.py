@@ -8,9 +8,11 @@ import pytest
 
 from millstream.client.consumer.membership.events import Assigned, Lost
 from millstream.errors import (
+    BrokerUnreachable,
     CommitFailed,
     CoordinatorNotAvailable,
     GroupAuthorizationFailed,
+    NotCoordinator,
     OperationTimeout,
     PollIntervalExceeded,
     UnsupportedVersion,
@@ -197,3 +199,46 @@ def test_a_user_who_waits_in_a_poll_is_there() -> None:
 
     assert isinstance(story.owner.events[-1], Assigned)
     assert story.membership.heartbeats_until_ms(1_000_000) == 1_010_000
+
+
+# Goodbyes.
+
+
+def leave(story: Story) -> None:
+    story.join()
+    story.membership.unsubscribe(0, lambda: story.outcomes.append("left"))
+    story.membership.acknowledge(story.owner.events[-1], 0)
+
+
+def test_a_goodbye_that_was_lost_is_said_again_to_whoever_coordinates_now() -> None:
+    story = Story()
+    leave(story)
+
+    story.link.answer(BrokerUnreachable("gone"), 100)
+    due_ms = story.membership.poll(100)
+    assert due_ms is not None
+    assert due_ms < 300
+    story.membership.poll(500)
+    story.find_coordinator()
+    story.membership.poll(600)
+    story.link.answer(ConsumerGroupHeartbeatResponse(error_code=NotCoordinator.code), 600)
+    story.membership.poll(1_500)
+    story.find_coordinator()
+    story.membership.poll(1_600)
+    assert story.outcomes == []
+    story.link.answer(ConsumerGroupHeartbeatResponse(), 1_700)
+
+    assert story.outcomes == ["left"]
+
+
+def test_a_goodbye_is_not_said_for_ever() -> None:
+    story = Story()
+    leave(story)
+    story.link.answer(BrokerUnreachable("gone"), 100)
+    story.link.ready = False
+
+    assert story.membership.poll(2_999) is not None
+    assert story.outcomes == []
+    story.membership.poll(3_000)
+
+    assert story.outcomes == ["left"]
