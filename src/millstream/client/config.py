@@ -290,12 +290,17 @@ def settings_from_dotted(settings_class: type[C], properties: Mapping[str, Any])
     return _build(settings_class, values, faults, names_given=names_given)
 
 
-def _object_names(settings_class: type) -> dict[str, str]:
+def object_settings(settings_class: type) -> dict[str, tuple[str, str]]:
+    """The settings that are objects: the field's name to Kafka's name and the sentence."""
     return {
-        field.metadata[_OBJECT][0]: field.name
+        field.name: field.metadata[_OBJECT]
         for field in dataclasses.fields(settings_class)
         if _OBJECT in field.metadata
     }
+
+
+def _object_names(settings_class: type) -> dict[str, str]:
+    return {name: field for field, (name, _) in object_settings(settings_class).items()}
 
 
 def _build(
@@ -363,6 +368,7 @@ __all__ = [
     "keyword_names",
     "keyword_of",
     "object_setting",
+    "object_settings",
     "settings_from_dotted",
     "settings_from_kwargs",
 ]
