@@ -311,6 +311,7 @@ class ConsumerSession:
         if self._is_closed:
             return
         self._is_closed = True
+        self.rebalances.commits_processed_only = processed_only
         deadline_ms = self._link.deadline_ms(timeout_s)
         try:
             if self.commits.is_automatic:

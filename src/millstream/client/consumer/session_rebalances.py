@@ -42,6 +42,8 @@ class SessionRebalances:
         self._commits = commits
         self._commit_timeout_s = commit_timeout_s
         self.listener: object | None = None
+        self.commits_processed_only = False
+        """Whether what the last poll gave counts as not yet processed."""
 
     def run(self) -> Steps[None]:
         """Go through all changes that have come."""
@@ -66,7 +68,9 @@ class SessionRebalances:
             if isinstance(event, Revoked):
                 if event.commits_first:
                     yield from self._commits.commit_quietly(
-                        event.partitions, self._commit_timeout_s, processed=False
+                        event.partitions,
+                        self._commit_timeout_s,
+                        processed=self.commits_processed_only,
                     )
                 yield from self._tell("on_partitions_revoked", event.partitions)
             else:
