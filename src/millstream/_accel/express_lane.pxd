@@ -2,6 +2,7 @@
 
 from libc.stdint cimport int64_t, uint8_t
 
+from millstream._accel.client_batch cimport BatchFields
 from millstream._accel.files cimport iovec
 
 cdef enum:
@@ -13,7 +14,7 @@ cdef enum:
 cdef struct StagedBatch:
     int64_t size
     int64_t last_offset
-    int64_t max_timestamp
+    BatchFields fields
 
 cdef class ExpressLane:
     cdef object _local
@@ -39,12 +40,13 @@ cdef class ExpressLane:
     cdef int64_t _position_max
     cdef int64_t _offset_max
     cdef int64_t _timestamp_max
-    cdef int64_t _producer_id
-    cdef int64_t _producer_offset_delta
     # For whoever stages into several logs: which of them this is, -1 for none.
     cdef int place
 
     cdef bint _begin(self, int64_t now_ms) except -1
+    cdef bint _is_next(self, BatchFields* fields) except -1
+    cdef bint _is_next_in_log(self, BatchFields* fields) except -1
+    cdef int _record_producers(self, int count) except -1
     cdef int _make_ready(self, segment) except -1
     cdef int _learn_age(self, segment) except -1
     cdef int _reserve(self) except -1

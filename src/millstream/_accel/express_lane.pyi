@@ -9,6 +9,8 @@ def bind(
     segment: type,
     indexes: type,
     producers: type,
+    entry: type,
+    verifications: type,
     epochs: type,
     file: type,
     limits_of_config: Callable[[Any], tuple[int, int, int]],

@@ -8,7 +8,9 @@ are not changed, so a write that fails leaves them as they were. All lasting sta
 """
 
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.dict cimport PyDict_GetItem
 from cpython.mem cimport PyMem_Free, PyMem_Realloc
+from cpython.ref cimport PyObject
 from libc.stdint cimport INT32_MAX, INT64_MAX, int64_t, uint8_t
 
 from millstream._accel.client_batch cimport (
@@ -42,6 +44,12 @@ cdef struct Slots:
     Py_ssize_t bytes_since_entry
     Py_ssize_t interval_bytes
     Py_ssize_t end_offset
+    Py_ssize_t by_id
+    Py_ssize_t verifications
+    Py_ssize_t by_producer
+    Py_ssize_t batches
+    Py_ssize_t producer_epoch
+    Py_ssize_t transaction_first_offset
     Py_ssize_t entries
     Py_ssize_t is_dirty
     Py_ssize_t descriptor
@@ -53,8 +61,8 @@ cdef object to_storage_error = None
 
 
 def bind(
-        local, segments, segment, indexes, producers, epochs, file, limits_of_config,
-        storage_error):
+        local, segments, segment, indexes, producers, entry, verifications, epochs, file,
+        limits_of_config, storage_error):
     """Learn where the classes of `millstream.storage` keep what is used here, and two functions."""
     global disk_file, limits_of, to_storage_error
     slots.log_end_offset = ms_slot_offset(local, "log_end_offset")
@@ -77,6 +85,12 @@ def bind(
     slots.bytes_since_entry = ms_slot_offset(indexes, "_bytes_since_entry")
     slots.interval_bytes = ms_slot_offset(indexes, "interval_bytes")
     slots.end_offset = ms_slot_offset(producers, "_end_offset")
+    slots.by_id = ms_slot_offset(producers, "_producers")
+    slots.verifications = ms_slot_offset(producers, "_verifications")
+    slots.by_producer = ms_slot_offset(verifications, "_by_producer")
+    slots.batches = ms_slot_offset(entry, "batches")
+    slots.producer_epoch = ms_slot_offset(entry, "epoch")
+    slots.transaction_first_offset = ms_slot_offset(entry, "transaction_first_offset")
     slots.entries = ms_slot_offset(epochs, "_entries")
     slots.is_dirty = ms_slot_offset(epochs, "is_dirty")
     slots.descriptor = ms_slot_offset(file, "_descriptor")
@@ -96,6 +110,11 @@ cdef inline int64_t number_in(object owner, Py_ssize_t offset) except? -1:
 cdef inline int64_t saturated_sum(int64_t a, int64_t b) noexcept:
     """Of which the second is not negative."""
     return a + b if a <= INT64_MAX - b else INT64_MAX
+
+
+cdef inline int64_t sequence_after(int64_t sequence, int64_t count) noexcept:
+    """Sequences go up to INT32_MAX and begin again at 0."""
+    return (sequence + count) & INT32_MAX
 
 
 cdef class ExpressLane:
@@ -162,24 +181,15 @@ cdef class ExpressLane:
                 or last_offset > self._offset_max
                 or fields.max_timestamp > self._timestamp_max):
             return LANE_BUSY if self._count else LANE_DECLINED
-        if fields.producer_id != NO_PRODUCER_ID:
-            if self._count:
-                return LANE_BUSY
-            if not self._producers.is_next(
-                    fields.producer_id, fields.producer_epoch, fields.base_sequence,
-                    fields.last_offset_delta):
-                return LANE_DECLINED
-        elif self._producer_id != NO_PRODUCER_ID:
-            return LANE_BUSY
+        if fields.producer_id != NO_PRODUCER_ID and not self._is_next(&fields):
+            return LANE_DECLINED
         self._reserve()
         number(batch, base_offset, leader_epoch)
         self._parts[self._count].iov_base = batch
         self._parts[self._count].iov_len = size
         self._batches[self._count].size = size
         self._batches[self._count].last_offset = last_offset
-        self._batches[self._count].max_timestamp = fields.max_timestamp
-        self._producer_id = fields.producer_id
-        self._producer_offset_delta = fields.last_offset_delta
+        self._batches[self._count].fields = fields
         self._count += 1
         self._next_position += size
         self._next_offset = last_offset + 1
@@ -207,7 +217,6 @@ cdef class ExpressLane:
         self._position_max = number_in(segment, slots.size_max)
         self._next_offset = number_in(self._local, slots.log_end_offset)
         self._offset_max = saturated_sum(number_in(segment, slots.base_offset), INT32_MAX)
-        self._producer_id = NO_PRODUCER_ID
         age_max_ms = number_in(segment, slots.age_max_ms)
         self._timestamp_max = INT64_MAX
         # In an empty segment the age of the second batch depends on the first one.
@@ -222,6 +231,45 @@ cdef class ExpressLane:
             self._timestamp_max = saturated_sum(<int64_t>first, max(age_max_ms, 0))
             return age_max_ms >= 0
         return now_ms - number_in(segment, slots.created_ms) <= age_max_ms
+
+    cdef bint _is_next(self, BatchFields* fields) except -1:
+        """Whether a producer's batch simply follows its last one, be that staged or in the log."""
+        cdef BatchFields* staged
+        cdef int i
+        for i in range(self._count - 1, -1, -1):
+            staged = &self._batches[i].fields
+            if staged.producer_id == fields.producer_id:
+                return (
+                    staged.producer_epoch == fields.producer_epoch
+                    and sequence_after(staged.base_sequence, staged.last_offset_delta + 1)
+                    == fields.base_sequence
+                )
+        return self._is_next_in_log(fields)
+
+    cdef bint _is_next_in_log(self, BatchFields* fields) except -1:
+        """As `ProducerStateManager.is_next`."""
+        cdef object batch, batches, entry
+        cdef int64_t first, last
+        cdef PyObject* found = PyDict_GetItem(
+            <dict>slot(self._producers, slots.by_id), fields.producer_id)
+        if found == NULL or <dict>slot(
+                slot(self._producers, slots.verifications), slots.by_producer):
+            return False
+        entry = <object>found
+        batches = slot(entry, slots.batches)
+        if (number_in(entry, slots.producer_epoch) != fields.producer_epoch
+                or slot(entry, slots.transaction_first_offset) is not None):
+            return False
+        last = (<tuple>batches[len(batches) - 1])[0] if batches else -1
+        if sequence_after(last, 1) != fields.base_sequence:
+            return False
+        for batch in batches:
+            last = (<tuple>batch)[0]
+            first = sequence_after(last, -<int64_t>(<tuple>batch)[2])
+            if first == fields.base_sequence and last == sequence_after(
+                    first, fields.last_offset_delta):
+                return False
+        return True
 
     cdef int _make_ready(self, segment) except -1:
         """The first use of a segment opens its files."""
@@ -259,13 +307,11 @@ cdef class ExpressLane:
 
     cdef int commit(self) except -1:
         """Write what was staged, then let the log know. All or nothing."""
-        cdef int64_t last_offset = self._next_offset - 1
-        cdef int64_t max_timestamp
-        if self._count == 0:
+        cdef int count = self._count
+        if count == 0:
             return 0
         try:
             self._write()
-            max_timestamp = self._batches[self._count - 1].max_timestamp
             self._note_batches()
         finally:
             self._count = 0
@@ -273,11 +319,19 @@ cdef class ExpressLane:
         ms_slot_set(self._local, slots.log_end_offset, self._next_offset)
         if self._now_ms < number_in(self._local, slots.dirty_since_ms):
             ms_slot_set(self._local, slots.dirty_since_ms, self._now_ms)
-        if self._producer_id != NO_PRODUCER_ID:
-            self._producers.record_next(
-                self._producer_id, self._producer_offset_delta, last_offset, max_timestamp)
-        else:
-            ms_slot_set(self._producers, slots.end_offset, self._next_offset)
+        self._record_producers(count)
+        ms_slot_set(self._producers, slots.end_offset, self._next_offset)
+        return 0
+
+    cdef int _record_producers(self, int count) except -1:
+        cdef StagedBatch* batch
+        cdef int i
+        for i in range(count):
+            batch = &self._batches[i]
+            if batch.fields.producer_id != NO_PRODUCER_ID:
+                self._producers.record_next(
+                    batch.fields.producer_id, batch.fields.last_offset_delta, batch.last_offset,
+                    batch.fields.max_timestamp)
         return 0
 
     cdef int _write(self) except -1:
@@ -321,8 +375,8 @@ cdef class ExpressLane:
         cdef int64_t interval = number_in(indexes, slots.interval_bytes)
         for i in range(self._count):
             batch = &self._batches[i]
-            if batch.max_timestamp > largest:
-                largest = batch.max_timestamp
+            if batch.fields.max_timestamp > largest:
+                largest = batch.fields.max_timestamp
                 ms_slot_set(indexes, slots.largest_timestamp, largest)
                 ms_slot_set(indexes, slots.largest_offset, batch.last_offset)
             if since_entry > interval:

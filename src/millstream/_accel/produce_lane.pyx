@@ -22,6 +22,8 @@ from millstream._accel.produce_frames cimport (
 from millstream._accel.slots cimport ms_slot_get, ms_slot_offset, ms_slot_set
 from millstream._accel.wire cimport ms_read_big_endian
 
+from millstream.errors import KafkaStorageError
+
 cdef enum:
     PRODUCE = 0
     VERSION_MIN = 3
@@ -208,10 +210,14 @@ cdef class ProduceLane(ExpressHandler):
         cdef int64_t leader_epoch = <int64_t>slot(partition, slots.leader_epoch)
         cdef int64_t base_offset
         self._reserve()
-        base_offset = lane.stage(batch, size, leader_epoch, self._now_ms, False)
-        if base_offset == LANE_BUSY:
-            self.commit()
+        try:
             base_offset = lane.stage(batch, size, leader_epoch, self._now_ms, False)
+            if base_offset == LANE_BUSY:
+                self.commit()
+                base_offset = lane.stage(batch, size, leader_epoch, self._now_ms, False)
+        except KafkaStorageError:
+            # A disk that fails before anything was written: the handlers will say so.
+            return EXPRESS_DECLINED
         if base_offset >= 0:
             if lane.place < 0:
                 lane.place = len(self._partitions)

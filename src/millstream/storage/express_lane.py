@@ -132,10 +132,12 @@ if not TYPE_CHECKING and _accel.COMPILED:
     from millstream.storage.disk import DiskFile
     from millstream.storage.epoch_cache import LeaderEpochCache
     from millstream.storage.local_log import LocalLog
+    from millstream.storage.producer_entry import ProducerEntry
     from millstream.storage.producer_state import ProducerStateManager
     from millstream.storage.segment import LogSegment
     from millstream.storage.segment_indexes import SegmentIndexes
     from millstream.storage.segments import LogSegments
+    from millstream.storage.verification import VerificationTable
 
     _compiled.bind(
         LocalLog,
@@ -143,6 +145,8 @@ if not TYPE_CHECKING and _accel.COMPILED:
         LogSegment,
         SegmentIndexes,
         ProducerStateManager,
+        ProducerEntry,
+        VerificationTable,
         LeaderEpochCache,
         DiskFile,
         limits_of,

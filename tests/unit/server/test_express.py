@@ -148,7 +148,44 @@ def test_a_producer_with_sequences_may_have_several_batches_in_a_turn(broker: Br
     assert (duplicate, gap) == ([], []), "the long way's"
 
 
-def test_what_was_staged_before_a_producer_is_written_first(broker: Broker) -> None:
+def test_a_write_that_fails_leaves_sequences_as_they_were() -> None:
+    filesystem = SimFileSystem(Random(1))
+    broker = new_broker(filesystem=filesystem)
+    records = [batch_bytes(pid=9, epoch=0, sequence=sequence) for sequence in range(4)]
+    broker.produce(records[0])
+
+    filesystem.before_operation = _no_room
+    failed = answers_of(broker, *(frame_of(broker, each) for each in records[1:]))
+    filesystem.before_operation = None
+    again = answers_of(broker, *(frame_of(broker, each) for each in records[1:]))
+
+    assert {partition_answer(each).error_code for each in failed} == {STORAGE_ERROR}
+    assert [partition_answer(each).base_offset for each in again] == [3, 4, 5]
+
+
+def _no_room(name: str, path: str, size: int) -> None:
+    if name == "write":
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+
+def test_a_disk_that_fails_before_the_write_is_left_to_the_handlers() -> None:
+    filesystem = SimFileSystem(Random(1))
+    broker = new_broker(filesystem=filesystem)
+    log: Any = broker.partition().log
+    log.segments.active.release()
+    filesystem.fail_directory("/disk1")
+
+    assert answers_of(broker, frame_of(broker)) == []
+    assert only_error(broker) == STORAGE_ERROR
+
+
+def only_error(broker: Broker) -> int:
+    (topic,) = broker.produce().responses
+    code: int = topic.partition_responses[0].error_code
+    return code
+
+
+def test_producers_and_others_are_written_in_their_order(broker: Broker) -> None:
     broker.produce(batch_bytes(pid=9, epoch=0, sequence=0))
     frames = [
         frame_of(broker),
