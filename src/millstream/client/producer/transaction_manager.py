@@ -72,13 +72,12 @@ class TransactionManager:
         self._waiter: Waiter[None] = Waiter("the transaction")
         self._added: set[tuple[str, int]] = set()
         self._to_add: dict[tuple[str, int], None] = {}
-        self._is_adding = False
+        self._adding: dict[tuple[str, int], None] = {}
         self._is_started = False
         self._is_ending = False
         self._needs_new_epoch = False
         self._offsets_call: Call | None = None
         self._offsets_waiter: Waiter[None] | None = None
-        self._has_work = False
 
     # ---- what faces call, on the I/O thread ----
 
@@ -159,11 +158,11 @@ class TransactionManager:
         if self.is_implicit:
             self._is_started = True
             return True
-        if place not in self._added:
+        if place in self._added:
+            return True
+        if place not in self._adding:
             self._to_add[place] = None
-            self._has_work = True
-            return False
-        return True
+        return False
 
     def on_batch_failed(self, error: MillstreamError) -> None:
         """A batch was lost: so is the transaction."""
@@ -177,13 +176,12 @@ class TransactionManager:
         if self._numbering.lost_numbers is not None:
             # The batch that was lost has made it one to be aborted already.
             self._needs_new_epoch = True
-        if self._to_add and not self._is_adding and self.state in OPEN:
+        if self._to_add and not self._adding and self.state in OPEN:
             self._add_partitions(now_ms)
         is_ending = self.state in (State.COMMITTING, State.ABORTING) and not self._is_ending
-        if is_ending and not self._is_adding and not self._accumulator.incomplete_count:
+        if is_ending and not self._adding and not self._accumulator.incomplete_count:
             self._end(now_ms)
-        had_work, self._has_work = self._has_work, False
-        return now_ms if had_work else None
+        return None
 
     # ---- identities ----
 
@@ -211,16 +209,14 @@ class TransactionManager:
     # ---- partitions ----
 
     def _add_partitions(self, now_ms: int) -> None:
-        places, self._to_add = list(self._to_add), {}
-        self._is_adding = True
+        self._adding, self._to_add = self._to_add, {}
 
         def on_added(answer: Message, at_ms: int) -> None:
-            self._is_adding = False
             self._is_started = True
-            self._added.update(places)
-            self._has_work = True
+            self._added.update(self._adding)
+            self._adding = {}
 
-        request = requests.add_partitions(self._id, self._numbering.identity, places)
+        request = requests.add_partitions(self._id, self._numbering.identity, self._adding)
         self._call(request, on_added, now_ms)
 
     def _on_offsets(self, answer: Message, now_ms: int) -> None:
@@ -243,7 +239,6 @@ class TransactionManager:
         self._waiter = Waiter(what)
         self._move_to(state)
         self._accumulator.begin_flush()
-        self._has_work = True
 
     def _drop_unsent(self) -> None:
         self._sender.settlement.fail_all(
@@ -302,7 +297,7 @@ class TransactionManager:
     def _forget_transaction(self) -> None:
         self._added.clear()
         self._to_add.clear()
-        self._is_adding = False
+        self._adding = {}
         self._is_started = False
 
     # ---- errors ----
@@ -359,7 +354,6 @@ class TransactionManager:
         now_ms: int,
         target: Target | None = None,
     ) -> Call:
-        self._has_work = True
 
         def on_done(answer: Message | MillstreamError, at_ms: int) -> None:
             error = answer if isinstance(answer, MillstreamError) else requests.error_in(answer)
@@ -379,7 +373,7 @@ class TransactionManager:
         )
 
     def _on_call_failed(self, error: MillstreamError) -> None:
-        self._is_adding = False
+        self._adding = {}
         if self.state in (State.INITIALIZING, State.ABORTING) and not isinstance(
             error, ClientClosed
         ):
