@@ -1,6 +1,16 @@
 from collections.abc import Callable, Generator
 from typing import Any
 
+class BatchOutcome:
+    topic: str
+    partition: int
+    is_done: bool
+    base_offset: int
+    log_append_time: int
+    error: Any
+    parts: list[Any] | None
+    def __init__(self, topic: str, partition: int) -> None: ...
+
 class Delivery:
     topic: str
     partition: int

@@ -10,15 +10,46 @@ from libc.stdint cimport int64_t
 
 from millstream.errors import OperationTimeout
 
+cdef extern from *:
+    """
+    /* What the class itself would make, without the call of its constructor. */
+    static PyObject *ms_new_row(
+        PyObject *type, PyObject *topic, PyObject *partition, PyObject *offset, PyObject *timestamp)
+    {
+        PyObject *items[] = {topic, partition, offset, timestamp};
+        PyObject *row = ((PyTypeObject *)type)->tp_alloc((PyTypeObject *)type, 4);
+        for (int i = 0; row && i < 4; i++) {
+            Py_INCREF(items[i]);
+            PyTuple_SET_ITEM(row, i, items[i]);
+        }
+        return row;
+    }
+    """
+    object ms_new_row(object type, object topic, object partition, object offset, object timestamp)
+
+FIELDS = ("topic", "partition", "offset", "timestamp")
+
 cdef object until_done = None
 cdef object RecordMetadata = None
 
 
 def bind_results(wait, metadata):
     """How a `Delivery` waits in an event loop, and what it gives: parts of the layer above."""
+    if not issubclass(metadata, tuple) or metadata._fields != FIELDS:
+        raise TypeError(f"not a tuple of {', '.join(FIELDS)}: {metadata!r}")
     global until_done, RecordMetadata
     until_done = wait
     RecordMetadata = metadata
+
+
+cdef class BatchOutcome:
+    """What became of the records of one batch: the part of a `ProducerBatch` that handles read."""
+
+    def __init__(self, topic, int64_t partition):
+        self.topic = topic
+        self.partition = partition
+        self.base_offset = -1
+        self.log_append_time = -1
 
 
 @cython.final
@@ -27,7 +58,7 @@ def bind_results(wait, metadata):
 cdef class Delivery:
     """What becomes of one record. Looking at it is optional: `flush()` raises for what is lost."""
 
-    def __init__(self, batch not None, int64_t index, int64_t timestamp):
+    def __init__(self, BatchOutcome batch not None, int64_t index, int64_t timestamp):
         self._batch = batch
         self._index = index
         self._timestamp = timestamp
@@ -55,17 +86,26 @@ cdef class Delivery:
 
     def done(self):
         """Whether it is known what became of the record."""
+        if self._batch.parts is None:
+            return self._batch.is_done
         return self._batch.locate(self._index)[0].is_done
 
     def result(self, timeout=None):
         """Wait up to `timeout` seconds and give the record's place, or raise why it was lost."""
-        error = self.exception(timeout)
-        if error is not None:
-            raise error
+        if not self._is_well():
+            error = self.exception(timeout)
+            if error is not None:
+                raise error
         return self._metadata()
+
+    cdef bint _is_well(self) noexcept:
+        """Whether it is known to be written, as nearly all are: then there is no more to ask."""
+        return self._batch.is_done and self._batch.error is None and self._batch.parts is None
 
     def exception(self, timeout=None):
         """Wait up to `timeout` seconds and give the reason if the record was lost."""
+        if self._is_well():
+            return None
         self._batch.look(self._index)
         if not self.done() and not self._batch.wait(timeout):
             self._batch.look_away(self._index)
@@ -99,8 +139,15 @@ cdef class Delivery:
                 raise
         return self.result(0)
 
-    def _metadata(self):
-        batch, index = self._batch.locate(self._index)
-        offset = -1 if batch.base_offset < 0 else batch.base_offset + index
-        timestamp = self._timestamp if batch.log_append_time < 0 else batch.log_append_time
-        return RecordMetadata(batch.topic, batch.partition, offset, timestamp)
+    cdef object _metadata(self):
+        cdef BatchOutcome batch = self._batch
+        cdef int64_t index = self._index
+        if batch.parts is not None:
+            batch, index = batch.locate(index)
+        return ms_new_row(
+            RecordMetadata,
+            batch.topic,
+            batch.partition,
+            -1 if batch.base_offset < 0 else batch.base_offset + index,
+            self._timestamp if batch.log_append_time < 0 else batch.log_append_time,
+        )

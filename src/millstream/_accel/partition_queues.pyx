@@ -14,6 +14,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
 from millstream._accel.batch_writer cimport BatchWriter
+from millstream._accel.delivery cimport BatchOutcome
 from millstream._accel.client_selector cimport SelectorCore, ms_set_driver, process_number
 from millstream._accel.crc32c cimport checksum
 
@@ -265,6 +266,7 @@ cdef class PartitionQueue:
     def add(self, batch):
         """Begin a new batch, which takes the next records."""
         cdef BatchWriter writer = batch.writer
+        cdef BatchOutcome outcome = batch  # What a handle needs: a TypeError for anything else.
         cdef int64_t created_ms = batch.created_ms
         cdef ms_lanes* lanes
         cdef ms_slot* slot = <ms_slot*>calloc(1, sizeof(ms_slot))
@@ -280,8 +282,7 @@ cdef class PartitionQueue:
         Py_INCREF(batch)
         Py_INCREF(writer)
         self.batches.append(batch)
-        self._open = batch
-        self._callbacks = batch._callbacks
+        self._open = outcome
         lanes = self._enter()
         ms_part_add(&self.part, slot)
         self._leave(lanes)

@@ -17,7 +17,7 @@ from cpython.unicode cimport PyUnicode_CheckExact
 from libc.stdint cimport INT32_MAX, int64_t, uint8_t, uint32_t
 
 from millstream._accel.batch cimport ms_batch, ms_batch_count, ms_batch_is_too_far
-from millstream._accel.delivery cimport Delivery
+from millstream._accel.delivery cimport BatchOutcome, Delivery
 from millstream._accel.murmur2 cimport hash_bytes
 from millstream._accel.partition_queues cimport (
     AccumulatorLock, PartitionQueue, TopicQueues, ms_gate, ms_gate_lock, ms_gate_unlock,
@@ -156,7 +156,7 @@ cdef class RecordAppender:
             return None
         if partition < 0:
             queues.sticky_bytes += record_bytes
-        delivery._batch = queue._open
+        delivery._batch = <BatchOutcome>queue._open
         delivery._timestamp = stamp
         if on_delivery is not None:
             delivery.add_done_callback(on_delivery)

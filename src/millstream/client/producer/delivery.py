@@ -20,6 +20,30 @@ if TYPE_CHECKING:
     from millstream.errors import MillstreamError
 
 
+class BatchOutcome:
+    """What became of the records of one batch: the part of a `ProducerBatch` that handles read."""
+
+    __slots__ = (
+        "base_offset",
+        "error",
+        "is_done",
+        "log_append_time",
+        "partition",
+        "parts",
+        "topic",
+    )
+
+    def __init__(self, topic: str, partition: int) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.is_done = False
+        self.base_offset = -1
+        self.log_append_time = -1
+        self.error: MillstreamError | None = None
+        self.parts: list[ProducerBatch] | None = None
+        """What it was split into, if it was too large."""
+
+
 class Delivery:
     """What becomes of one record. Looking at it is optional: `flush()` raises for what is lost."""
 

@@ -14,7 +14,14 @@ from millstream import _accel
 from millstream.client.producer import delivery
 from millstream.client.producer.record import RecordMetadata
 
-__all__ = ["COMPILED", "AccumulatorLock", "Delivery", "PartitionQueue", "TopicQueues"]
+__all__ = [
+    "COMPILED",
+    "AccumulatorLock",
+    "BatchOutcome",
+    "Delivery",
+    "PartitionQueue",
+    "TopicQueues",
+]
 
 
 def _is_built() -> bool:
@@ -31,12 +38,12 @@ COMPILED: bool = _is_built()
 """Whether records take the compiled way."""
 
 if TYPE_CHECKING or not COMPILED:
-    from millstream.client.producer.delivery import Delivery
+    from millstream.client.producer.delivery import BatchOutcome, Delivery
     from millstream.client.producer.partition_queues import PartitionQueue, TopicQueues
 
     AccumulatorLock = threading.Lock
 else:
-    from millstream._accel.delivery import Delivery, bind_results
+    from millstream._accel.delivery import BatchOutcome, Delivery, bind_results
     from millstream._accel.partition_queues import AccumulatorLock, PartitionQueue, TopicQueues
 
     bind_results(delivery.until_done, RecordMetadata)

@@ -12,6 +12,7 @@ import threading
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
+from millstream.client.producer.kernel import BatchOutcome
 from millstream.errors import InvalidRecord
 from millstream.records.batch import RecordBatch
 from millstream.records.compression import Compression, compress
@@ -40,7 +41,7 @@ _PRODUCER_STATE = Struct(">qhi")
 _CRC = Struct(">I")
 
 
-class ProducerBatch:
+class ProducerBatch(BatchOutcome):
     """Records of one partition, their state on the way, and at last where they are or why not."""
 
     __slots__ = (
@@ -51,20 +52,14 @@ class ProducerBatch:
         "_parent",
         "_parts_left",
         "attempts",
-        "base_offset",
         "base_sequence",
         "created_ms",
-        "error",
         "first_index",
         "is_closed",
-        "is_done",
         "is_renumbered",
         "is_sent",
         "lane",
         "last_leader_epoch",
-        "log_append_time",
-        "partition",
-        "parts",
         "producer_epoch",
         "producer_id",
         "record_count",
@@ -72,7 +67,6 @@ class ProducerBatch:
         "records",
         "reserved",
         "retry_at_ms",
-        "topic",
         "wakeups",
         "writer",
     )
@@ -86,8 +80,7 @@ class ProducerBatch:
         created_ms: int,
         completions: Completions,
     ) -> None:
-        self.topic = topic
-        self.partition = partition
+        super().__init__(topic, partition)
         self.writer: BatchWriter | None = writer
         """Where the records are until they are sealed."""
         self.reserved = reserved
@@ -109,13 +102,7 @@ class ProducerBatch:
         """For the Sender: the lane that took it."""
         self.is_sent = False
         """Whether it is on its way at this moment: sent, and not answered."""
-        self.is_done = False
-        self.base_offset = -1
-        self.log_append_time = -1
-        self.error: MillstreamError | None = None
         self.record_errors: Mapping[int, str] = {}
-        self.parts: list[ProducerBatch] | None = None
-        """What it was split into, if it was too large."""
         self.first_index = 0
         """Which record of the batch it was split from is its first."""
         self.wakeups: dict[Any, Any] | None = None

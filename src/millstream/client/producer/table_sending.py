@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from millstream.client.producer.producer_batch import ProducerBatch
     from millstream.records.arrow import ArrowChunk
 
-SLICE_ROWS: Final = 1 << 16
+SLICE_ROWS: Final = 1 << 13
 """Rows that are sorted by partition at once: few enough to stay in a processor's cache."""
 
 
