@@ -1,0 +1,135 @@
+"""`Producer` when things go wrong: refusals, broken connections, limits of time and of memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from millstream import Producer
+from millstream.errors import (
+    BootstrapFailed,
+    BufferExhausted,
+    DeliveryFailed,
+    DeliveryTimeout,
+    InvalidArgument,
+    InvalidTopic,
+    MessageTooLarge,
+    NotLeaderOrFollower,
+    UnknownTopicOrPartition,
+)
+from tests.integration.client.producer.reading import read_all
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from millstream.testing import EmbeddedBroker
+
+pytestmark = pytest.mark.integration
+
+
+def test_retriable_refusals_and_broken_connections_are_not_seen_by_the_sender(
+    broker: EmbeddedBroker, make_topic: Callable[..., str]
+) -> None:
+    topic = make_topic()
+
+    with Producer(broker.bootstrap_servers, retry_backoff=0.01) as producer:
+        producer.send(topic, b"0").result(10)
+        broker.faults.fail("Produce", NotLeaderOrFollower, times=2)
+        broker.faults.drop("Produce", times=1, after_handling=True)
+        broker.faults.drop("Produce", times=1)
+        for number in range(1, 50):
+            producer.send(topic, b"%d" % number)
+            producer.flush() if number % 10 == 0 else None
+        producer.flush(20)
+
+    values = [each.value for each in read_all(broker.bootstrap_servers, topic)]
+    assert values == [b"%d" % number for number in range(50)]
+
+
+def test_a_batch_that_is_too_large_for_the_topic_is_sent_in_parts(
+    broker: EmbeddedBroker, make_topic: Callable[..., str]
+) -> None:
+    topic = make_topic(max_message_bytes="1000")
+
+    with Producer(broker.bootstrap_servers, linger=0.05) as producer:
+        sent = [producer.send(topic, b"%03d" % n + b"x" * 100) for n in range(100)]
+        too_large = producer.send(topic, b"x" * 2000)
+        after = producer.send(topic, b"after")
+        offsets = [each.result(10).offset for each in sent]
+        assert isinstance(too_large.exception(10), MessageTooLarge)
+        assert after.result(10).offset == 100
+
+    assert offsets == list(range(100))
+
+
+def test_flush_raises_for_what_was_lost_unless_somebody_has_looked(
+    broker: EmbeddedBroker, make_topic: Callable[..., str]
+) -> None:
+    topic = make_topic(max_message_bytes="1000")
+
+    with Producer(broker.bootstrap_servers) as producer:
+        producer.send(topic, b"x" * 2000)
+        with pytest.raises(DeliveryFailed, match="1 record was not delivered") as caught:
+            producer.flush()
+        assert isinstance(caught.value.errors[0], MessageTooLarge)
+        producer.flush()
+        assert isinstance(producer.send(topic, b"x" * 2000).exception(10), MessageTooLarge)
+        producer.flush()
+        producer.send(topic, b"x" * 2000, on_delivery=lambda delivery: None)
+        producer.flush()
+
+
+def test_without_a_broker_the_error_names_the_address() -> None:
+    with (
+        Producer("127.0.0.1:1", max_block=0.3) as producer,
+        pytest.raises(BootstrapFailed, match=r"127\.0\.0\.1:1"),
+    ):
+        producer.send("t", b"v")
+
+
+def test_what_cannot_be_delivered_in_time_is_lost(
+    broker: EmbeddedBroker, make_topic: Callable[..., str]
+) -> None:
+    topic = make_topic()
+    with Producer(
+        broker.bootstrap_servers,
+        delivery_timeout=0.5,
+        request_timeout=0.2,
+        linger=0,
+        reconnect_backoff_max=0.05,
+    ) as producer:
+        producer.send(topic, b"v").result(10)
+        with broker.faults.unavailable():
+            assert isinstance(producer.send(topic, b"v").exception(10), DeliveryTimeout)
+        assert producer.send(topic, b"w").result(10).topic == topic
+
+
+def test_a_full_buffer_makes_send_wait_and_then_raise(
+    broker: EmbeddedBroker, make_topic: Callable[..., str]
+) -> None:
+    topic = make_topic()
+    with Producer(
+        broker.bootstrap_servers, buffer_memory=20_000, max_block=0.2, batch_size=10_000
+    ) as producer:
+        producer.send(topic, b"first").result(10)
+        with broker.faults.unavailable():
+            for _ in range(18):
+                producer.send(topic, b"x" * 1000)
+            with pytest.raises(BufferExhausted, match="buffer_memory"):
+                producer.send(topic, b"x" * 5000)
+        producer.flush(20)
+
+
+def test_topics_that_cannot_be_are_refused(
+    broker: EmbeddedBroker, make_topic: Callable[..., str]
+) -> None:
+    with Producer(broker.bootstrap_servers, max_block=0.5) as producer:
+        with pytest.raises(InvalidTopic, match="no/good"):
+            producer.send("no/good", b"v")
+        with pytest.raises(InvalidArgument, match="topic"):
+            producer.send("", b"v")
+        with pytest.raises(UnknownTopicOrPartition, match="no partition 7"):
+            producer.send(make_topic(2), b"v", partition=7)
+        with pytest.raises(InvalidArgument, match="negative"):
+            producer.send("t", b"v", partition=-1)
