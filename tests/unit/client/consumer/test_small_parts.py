@@ -1,0 +1,235 @@
+"""Settings, starting points, bounds, listeners, interceptors, names, Arrow batches."""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from millstream.client.config import keyword_names, settings_from_dotted, settings_from_kwargs
+from millstream.client.consumer.arrow import ArrowBatch, imported
+from millstream.client.consumer.config import ConsumerConfig, ConsumerSettings
+from millstream.client.consumer.group_settings import membership_settings
+from millstream.client.consumer.interceptors import ConsumerInterceptor, ConsumerInterceptors
+from millstream.client.consumer.listeners import RebalanceListener, listener_method
+from millstream.client.consumer.names import Names
+from millstream.client.consumer.starting_point import (
+    EARLIEST,
+    LATEST,
+    BeforeNow,
+    parse_reset,
+)
+from millstream.client.isolation import Isolation
+from millstream.errors import InvalidArgument
+from millstream.records.kernel import ArrowRecordsBuilder, ConsumerRecord
+from millstream.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+P0 = TopicPartition("orders", 0)
+RECORD = ConsumerRecord("orders", 0, 0, 0, None, b"v")
+
+
+def config(**settings: Any) -> ConsumerConfig:
+    return settings_from_kwargs(ConsumerConfig, {"bootstrap_servers": "b:9092", **settings})
+
+
+def test_keyword_arguments_and_settings_are_the_same() -> None:
+    declared = set(keyword_names(ConsumerConfig)) - {"bootstrap_servers"}
+
+    assert set(ConsumerSettings.__annotations__) == declared
+
+
+def test_defaults_are_kafka_s() -> None:
+    made = config()
+
+    assert (made.fetch_max_bytes, made.max_partition_fetch_bytes) == (52_428_800, 1_048_576)
+    assert (made.max_poll_records, made.fetch_max_wait_ms) == (500, 500)
+    assert made.reset == LATEST
+    assert not made.reads_committed
+
+
+def test_kafka_s_names_are_read_from_text() -> None:
+    made = settings_from_dotted(
+        ConsumerConfig,
+        {
+            "bootstrap.servers": "b:9092",
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "by_duration:PT2H",
+            "value.deserializer": "json",
+        },
+    )
+
+    assert made.reads_committed
+    assert made.reset == BeforeNow(7_200_000)
+    assert made.value_deserializer == "json"
+
+
+def test_every_fault_is_in_one_error() -> None:
+    with pytest.raises(InvalidArgument) as raised:
+        config(auto_offset_reset="erliest", max_poll_records=0, isolation_level="dirty")
+
+    for name in ("auto_offset_reset", "max_poll_records", "isolation_level"):
+        assert name in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "point"),
+    [
+        ("earliest", EARLIEST),
+        ("latest", LATEST),
+        ("none", None),
+        ("by_duration:P1D", BeforeNow(86_400_000)),
+    ],
+)
+def test_reset_policies(text: str, point: object) -> None:
+    assert parse_reset(text) == point
+
+
+@pytest.mark.parametrize("text", ["", "oldest", "by_duration:", "by_duration:1h"])
+def test_policies_that_do_not_exist(text: str) -> None:
+    with pytest.raises(InvalidArgument, match="auto_offset_reset"):
+        parse_reset(text)
+
+
+def test_membership_has_the_names_of_the_wire() -> None:
+    assert membership_settings(config()) is None
+
+    made = membership_settings(
+        config(
+            group_id="billing",
+            environment="staging",
+            partition_assignment_strategy="range,sticky",
+            session_timeout=10.0,
+        )
+    )
+
+    assert made is not None
+    assert made.group_id == "staging.billing"
+    assert [each.name for each in made.assignors] == ["range", "sticky"]
+    assert made.session_timeout_ms == 10_000
+
+
+def test_names_with_and_without_an_environment() -> None:
+    plain, staging = Names(Isolation()), Names(Isolation("staging"))
+    wire = TopicPartition("staging.orders", 0)
+
+    assert plain.to_wire(P0) is P0
+    assert plain.from_wire(P0) is P0
+    assert staging.to_wire(P0) == wire
+    assert staging.from_wire(wire) == P0
+    assert staging.keys_from_wire({wire: 1}) == {P0: 1}
+    assert staging.keys_to_wire({P0: 1}) == {wire: 1}
+    assert staging.sorted_from_wire([wire]) == [P0]
+    assert (staging.is_visible("staging.x"), staging.is_visible("x")) == (True, False)
+
+
+# ---- listeners ----
+
+
+def test_who_knows_nothing_of_losses_hears_of_a_revocation() -> None:
+    heard: list[Sequence[TopicPartition]] = []
+
+    class Old:
+        def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
+            heard.append(partitions)
+
+    class New(RebalanceListener):
+        def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
+            heard.append(partitions)
+
+    for listener in (Old(), New()):
+        listener_method(listener, "on_partitions_lost")([P0])
+    assert heard == [[P0], [P0]]
+    assert listener_method(Old(), "on_partitions_assigned") is None
+    assert RebalanceListener().on_partitions_assigned([P0]) is None
+
+
+# ---- interceptors ----
+
+
+class Doubling(ConsumerInterceptor):
+    """Gives everything twice."""
+
+    closed = 0
+
+    def on_consume(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
+        return records * 2
+
+    def close(self) -> None:
+        Doubling.closed += 1
+
+
+class Failing:
+    """Fails at everything."""
+
+    def on_consume(self, records: object) -> Any:
+        raise LookupError
+
+    def on_commit(self, offsets: object) -> None:
+        raise LookupError
+
+    def close(self) -> None:
+        raise LookupError
+
+
+def test_interceptors_are_a_chain_and_failures_are_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    Doubling.closed = 0
+    chain = ConsumerInterceptors([Doubling, Failing(), Doubling(), object()])
+
+    with caplog.at_level(logging.ERROR):
+        assert chain.on_consume([RECORD]) == [RECORD] * 4
+        chain.on_commit({})
+        chain.close()
+
+    assert Doubling.closed == 2
+    assert [each.getMessage().split(" failed in ")[1] for each in caplog.records] == [
+        "on_consume and is passed over",
+        "on_commit",
+        "close",
+    ]
+    assert bool(chain)
+    assert not ConsumerInterceptors([])
+    assert ConsumerInterceptor().on_consume([RECORD]) == [RECORD]
+
+
+@pytest.mark.parametrize("name", ["nowhere", "nowhere.Nobody", "logging:Nobody"])
+def test_an_interceptor_that_cannot_be_imported(name: str) -> None:
+    with pytest.raises(InvalidArgument, match=r"interceptors: .*cannot be imported"):
+        ConsumerInterceptors([name])
+
+
+def test_an_interceptor_by_its_name() -> None:
+    name = "millstream.client.consumer.interceptors:ConsumerInterceptor"
+
+    assert ConsumerInterceptors([name]).on_consume([RECORD]) == [RECORD]
+
+
+# ---- Arrow ----
+
+
+def test_an_arrow_batch_is_what_arrow_takes() -> None:
+    pa = imported("pyarrow")
+    batch = ArrowBatch("orders", ArrowRecordsBuilder().finish())
+
+    assert pa.table(batch).num_rows == 0
+    assert pa.record_batch(batch).num_columns == 6
+    assert pa.schema(batch).names[0] == "key"
+    assert repr(batch) == "ArrowBatch(topic='orders', rows=0)"
+
+
+def test_a_package_that_is_not_installed_is_named() -> None:
+    with pytest.raises(ImportError, match="pip install nothing_of_the_kind"):
+        imported("nothing_of_the_kind")
+
+
+def test_times_are_aware_datetimes_or_milliseconds() -> None:
+    from millstream.client.consumer.face import to_timestamp
+
+    assert to_timestamp(datetime.fromtimestamp(1.5, UTC)) == 1500
+    assert to_timestamp(1500) == 1500
