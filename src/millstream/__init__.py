@@ -12,7 +12,6 @@ _MODULES = {
     "AcknowledgeType": "millstream.client.share_consumer.acknowledgements",
     "Admin": "millstream.client.admin.admin",
     "AsyncAdmin": "millstream.client.admin.async_admin",
-    "AsyncAdmin": "millstream.client.admin.async_admin",
     "AsyncConsumer": "millstream.client.consumer.async_consumer",
     "AsyncProducer": "millstream.client.producer.async_producer",
     "AsyncRetryingConsumer": "millstream.client.retrying.async_consumer",
@@ -31,6 +30,7 @@ _MODULES = {
     "ShareConsumer": "millstream.client.share_consumer.share_consumer",
     "ShareRecord": "millstream.client.share_consumer.share_record",
     "TopicPartition": "millstream.types",
+    "read_topic": "millstream.client.consumer.read_topic",
 }
 """Where each public name lives; it is imported when it is first asked for."""
 

@@ -1,9 +1,9 @@
 from millstream.client.admin.admin import Admin as Admin
 from millstream.client.admin.async_admin import AsyncAdmin as AsyncAdmin
-from millstream.client.admin.async_admin import AsyncAdmin as AsyncAdmin
 from millstream.client.consumer.async_consumer import AsyncConsumer as AsyncConsumer
 from millstream.client.consumer.consumer import Consumer as Consumer
 from millstream.client.consumer.listeners import RebalanceListener as RebalanceListener
+from millstream.client.consumer.read_topic import read_topic as read_topic
 from millstream.client.groups import ConsumerGroupMetadata as ConsumerGroupMetadata
 from millstream.client.groups import OffsetAndMetadata as OffsetAndMetadata
 from millstream.client.producer.async_producer import AsyncProducer as AsyncProducer
