@@ -28,6 +28,9 @@ OnFrame: TypeAlias = Callable[[ReadableBuffer | MillstreamError, int, int], None
 """Told the response's frame (or one error), where its body begins, and the time."""
 
 
+NEVER_MS: Final = 1 << 62
+
+
 class LinkState(Enum):
     """How far a connection is."""
 
@@ -168,6 +171,7 @@ class BrokerLink:
         "in_flight",
         "is_member",
         "last_failure",
+        "look_ms",
         "node_id",
         "orders",
         "port",
@@ -206,6 +210,8 @@ class BrokerLink:
         self.throttled_until_ms = 0
         self.used_ms = 0
         self.last_failure = ""
+        self.look_ms = 0
+        """Nothing is due before this time: a lower bound of `due_ms` that costs nothing to ask."""
 
     @property
     def address(self) -> str:
@@ -251,6 +257,20 @@ class BrokerLink:
             and not self.load
             and not self.orders
         )
+
+    def expect(self, correlation_id: int, sent: InFlight) -> None:
+        """An answer is to come."""
+        self.in_flight[correlation_id] = sent
+        self.look_by(sent.deadline_ms)
+
+    def look_by(self, ms: int) -> None:
+        """Something new is due at that time."""
+        self.look_ms = min(self.look_ms, ms)
+
+    def look_again(self, now_ms: int, idle_ms: int) -> None:
+        """Find out anew when something is due."""
+        due_ms = self.due_ms(now_ms, idle_ms)
+        self.look_ms = NEVER_MS if due_ms is None else due_ms
 
     def due_ms(self, now_ms: int, idle_ms: int) -> int | None:
         """When it has to be looked at again."""

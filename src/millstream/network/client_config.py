@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from millstream.network.backoff import Backoff
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkClientConfig:
@@ -18,3 +20,11 @@ class NetworkClientConfig:
     max_in_flight: int = 5
     idle_ms: int = 540_000
     """Close a connection that was not used for so long; -1: never."""
+
+    def reconnect_backoff(self) -> Backoff:
+        """How long to wait between tries to connect."""
+        return Backoff(self.reconnect_backoff_ms, self.reconnect_backoff_max_ms)
+
+    def setup_timeout(self) -> Backoff:
+        """How long a connection may take until it stands; longer with each failure."""
+        return Backoff(self.connection_setup_timeout_ms, self.connection_setup_timeout_max_ms)

@@ -59,7 +59,6 @@ class ExpressRequests:
             return True
         link.used_ms = now_ms
         deadline_ms = event.sent_ms + timeout_ms
-        link.in_flight[event.correlation_id] = InFlight(
-            api, version, deadline_ms, timeout_ms, on_done, None, is_express=True
-        )
+        sent = InFlight(api, version, deadline_ms, timeout_ms, on_done, None, is_express=True)
+        link.expect(event.correlation_id, sent)
         return True

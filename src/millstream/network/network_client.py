@@ -13,9 +13,9 @@ import struct
 from typing import TYPE_CHECKING, Final
 
 from millstream.errors import BrokerUnreachable, ClientClosed, MillstreamError, ProtocolError
-from millstream.network.backoff import Backoff
 from millstream.network.broker_directory import BrokerDirectory
 from millstream.network.broker_link import (
+    NEVER_MS,
     BrokerLink,
     Feature,
     InFlight,
@@ -66,10 +66,7 @@ class NetworkClient(BrokerDirectory):
         super().__init__(random)
         self._selector = selector
         self._config = config
-        self._reconnect = Backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms)
-        self._setup = Backoff(
-            config.connection_setup_timeout_ms, config.connection_setup_timeout_max_ms
-        )
+        self._reconnect, self._setup = config.reconnect_backoff(), config.setup_timeout()
         self._by_connection: dict[int, BrokerLink] = {}
         self._next_connection_id = 1
         self._framing = RequestFraming(config.client_id)
@@ -186,18 +183,18 @@ class NetworkClient(BrokerDirectory):
             self._fail_waiting(retired, now_ms)
             self._close_if_done(retired)
         for link in (*self._links.values(), *self._retired):
-            self._expire(link, now_ms)
-            if link.waiting:
-                self._serve_waiting(link, now_ms)
+            if now_ms >= link.look_ms:
+                self._expire(link, now_ms)
+                if link.waiting:
+                    self._serve_waiting(link, now_ms)
+                link.look_again(now_ms, self._config.idle_ms)
 
     def next_due_ms(self, now_ms: int) -> int | None:
-        """When the next deadline is; None without any."""
-        times = [
-            due_ms
-            for link in (*self._links.values(), *self._retired)
-            if (due_ms := link.due_ms(now_ms, self._config.idle_ms)) is not None
-        ]
-        return min(times, default=None)
+        """When the next deadline is, or a little earlier; None without any."""
+        due_ms = min([each.look_ms for each in self._links.values()], default=NEVER_MS)
+        if self._retired:
+            due_ms = min(due_ms, *[each.look_ms for each in self._retired])
+        return None if due_ms == NEVER_MS else due_ms
 
     def close(self, now_ms: int) -> None:
         """Give everything up: requests under way fail with ClientClosed."""
@@ -226,6 +223,7 @@ class NetworkClient(BrokerDirectory):
         self._by_connection[link.connection_id] = link
         setup_ms = self._setup.after(link.reconnect_failures + 1, self._random)
         link.setup_deadline_ms = now_ms + setup_ms
+        link.look_by(link.setup_deadline_ms)
         link.used_ms = now_ms
         self._selector.connect(link.connection_id, link.host, link.port)
 
@@ -252,6 +250,7 @@ class NetworkClient(BrokerDirectory):
         link.reconnect_failures = 0
         link.last_failure = ""
         link.used_ms = now_ms
+        link.look_again(now_ms, self._config.idle_ms)
         self.throttle(link.node_id, spoken.throttle_time_ms, now_ms)
         self._serve_waiting(link, now_ms)
 
@@ -313,6 +312,7 @@ class NetworkClient(BrokerDirectory):
         else:
             link.waiting.append(waiting)
             self.is_ready(node_id, now_ms)  # Connects.
+            link.look_again(now_ms, self._config.idle_ms)
 
     def _serve_waiting(self, link: BrokerLink, now_ms: int) -> None:
         if link.state is LinkState.DISCONNECTED and now_ms >= link.reconnect_ms:
@@ -340,7 +340,7 @@ class NetworkClient(BrokerDirectory):
         )
         link.used_ms = now_ms
         if waiting.expects_response:
-            link.in_flight[correlation_id] = sent
+            link.expect(correlation_id, sent)
         self._selector.send(link.connection_id, framed)
         if not waiting.expects_response:
             sent.finish_unanswered(now_ms)

@@ -60,7 +60,7 @@ class StandingOrders:
         """Expect an answer to what the selector has sent."""
         # One that was cancelled when it was on its way is answered nevertheless.
         order = link.orders.get(event.order_id, _CANCELLED)
-        link.in_flight[event.correlation_id] = InFlight(
+        sent = InFlight(
             order.api,
             order.version,
             event.sent_ms + timeout_ms,
@@ -69,6 +69,7 @@ class StandingOrders:
             None,
             event.order_id,
         )
+        link.expect(event.correlation_id, sent)
 
     def take_all(self, link: BrokerLink) -> list[Order]:
         """The orders of a connection that has ended, which end with it."""
