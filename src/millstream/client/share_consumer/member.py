@@ -126,6 +126,9 @@ class ShareMember:
 
     def _say_everything(self, now_ms: int) -> None:
         self._heartbeats.stop()
+        if self._epoch > JOINING_EPOCH:
+            # Also while the answer is on its way, and this process may not run when it comes.
+            self._heartbeats.start(self._steady_request(), self._interval_ms, now_ms)
         self._has_news = False
         self._attempt += 1
         self._asking = attempt = self._attempt
@@ -144,8 +147,13 @@ class ShareMember:
 
         self._link.send(request, now_ms, on_done)
 
+    def _steady_request(self) -> Message:
+        return ShareGroupHeartbeatRequest(
+            group_id=self._group_id, member_id=self.member_id, member_epoch=self._epoch
+        )
+
     def _on_heartbeat(self, answer: Message | MillstreamError, now_ms: int) -> None:
-        if self._is_active and not self._asking:
+        if self._is_active:
             self._hear(answer, now_ms)
 
     def _hear(self, answer: Message | MillstreamError, now_ms: int) -> None:
@@ -174,14 +182,11 @@ class ShareMember:
                 for topic in answer.assignment.topic_partitions
                 for index in topic.partitions
             )
-        if has_moved and self._heartbeats.is_running:
+        if has_moved and self._heartbeats.may_have_sent(now_ms):
             # The order says an old epoch: a heartbeat that says everything begins a new one.
             self._has_news = True
-        elif not self._heartbeats.is_running:
-            steady = ShareGroupHeartbeatRequest(
-                group_id=self._group_id, member_id=self.member_id, member_epoch=self._epoch
-            )
-            self._heartbeats.start(steady, self._interval_ms, now_ms)
+        elif has_moved or not self._heartbeats.is_running:
+            self._heartbeats.start(self._steady_request(), self._interval_ms, now_ms)
 
     def _take_error(self, error: ApiError, now_ms: int) -> None:
         if error.code in _PUT_OUT:

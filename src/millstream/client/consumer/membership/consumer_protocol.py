@@ -121,11 +121,6 @@ class ConsumerMember:
         return self._state
 
     @property
-    def epoch(self) -> int:
-        """The member epoch; 0 until the coordinator has taken us in."""
-        return self._epoch
-
-    @property
     def is_member(self) -> bool:
         """Whether the group knows us, as far as we know."""
         return self._state is State.ACTIVE and self._epoch > JOINING_EPOCH
@@ -230,6 +225,9 @@ class ConsumerMember:
     def _say_everything(self, now_ms: int) -> None:
         """A full heartbeat: it joins, tells news, and is answered with the whole assignment."""
         self._heartbeats.stop()
+        if self._epoch > JOINING_EPOCH:
+            # Also while the answer is on its way, and this process may not run when it comes.
+            self._heartbeats.start(self._steady_request(), self._interval_ms, now_ms)
         self._attempt += 1
         attempt = self._attempt
         self._is_asking = True
@@ -267,7 +265,7 @@ class ConsumerMember:
             self._hear(answer, now_ms)
 
     def _on_heartbeat(self, answer: Message | MillstreamError, now_ms: int) -> None:
-        if self._state is State.ACTIVE and not self._is_asking:
+        if self._state is State.ACTIVE:
             self._hear(answer, now_ms)
 
     def _hear(self, answer: Message | MillstreamError, now_ms: int) -> None:
@@ -304,11 +302,11 @@ class ConsumerMember:
                 )
             )
         self._parts.advance(now_ms)
-        if has_moved and self._heartbeats.is_running:
+        if has_moved and self._heartbeats.may_have_sent(now_ms):
             # The order says an old epoch now, and answers to it may be on their way: the answer
             # to a full heartbeat has everything that they have.
             self._has_news = True
-        elif not self._heartbeats.is_running:
+        elif has_moved or not self._heartbeats.is_running:
             self._heartbeats.start(self._steady_request(), self._interval_ms, now_ms)
 
     # When things go wrong.

@@ -27,6 +27,7 @@ class HeartbeatOrder:
         self._until_of = until_ms
         self._on_response = on_response
         self._order_id: int | None = None
+        self._first_ms = 0
         self._until_ms = 0
         self._interval_ms = 0
 
@@ -39,10 +40,11 @@ class HeartbeatOrder:
         """Send this from now on, in place of what was sent before; first after one interval."""
         self.stop()
         self._interval_ms = max(1, interval_ms)
+        self._first_ms = now_ms + self._interval_ms
         self._until_ms = self._until_of(now_ms)
         try:
             self._order_id = self._link.repeat(
-                request, now_ms + self._interval_ms, self._interval_ms, self._until_ms, self._hear
+                request, self._first_ms, self._interval_ms, self._until_ms, self._hear
             )
         except BrokerUnreachable as error:
             self._on_response(error, now_ms)
@@ -53,6 +55,10 @@ class HeartbeatOrder:
             self._link.cancel(self._order_id)
             self._order_id = None
 
+    def may_have_sent(self, now_ms: int) -> bool:
+        """Whether answers may be on their way, which nobody hears if the order is replaced."""
+        return self._order_id is not None and now_ms >= self._first_ms
+
     def needs_renewal(self, now_ms: int) -> bool:
         """Whether half of the time is over for which the order was given, and the user polls."""
         if self._order_id is None:
@@ -62,6 +68,8 @@ class HeartbeatOrder:
         return until_ms > self._until_ms and self._until_ms - now_ms <= half_ms
 
     def _hear(self, answer: Message | Exception, now_ms: int) -> None:
+        if self._order_id is None:
+            return  # Stopped since.
         if isinstance(answer, Exception):
             self._order_id = None  # It has ended with the connection.
         self._on_response(answer, now_ms)  # type: ignore[arg-type]  # OnDone's own union

@@ -239,3 +239,18 @@ def test_a_topic_that_was_made_anew_is_given_up_and_taken() -> None:
     consumer.poll(5_001)
 
     assert world.acknowledge() == Assigned(partitions("u-0"))
+
+
+def test_the_group_hears_of_a_member_also_while_it_waits_for_an_answer() -> None:
+    world = World(t=3)
+    consumer = joined(world)
+    beat(world, 1, "t-0")
+    world.acknowledge()
+
+    consumer.poll(5_000)
+    assert owned(asked(world)) == owned(world.link.order.request) == "t-0"
+    world.link.order.on_response(response(1), 10_000)  # The process could not run meanwhile.
+    world.link.answer(response(2, "t-0"), 10_000)
+    consumer.poll(10_000)
+
+    assert asked(world).member_epoch == 2  # What the order has missed is asked for.

@@ -175,7 +175,7 @@ def test_heartbeats_end_with_the_users_patience_and_are_renewed_while_he_polls()
     world.link.answer(response(1, "t-0 t-1"), 200_001)
 
     assert world.link.order.until_ms == 500_000
-    assert world.link.order.first_ms == 205_001
+    assert world.link.order.first_ms == 205_000
 
 
 def test_a_refused_commit_has_the_coordinator_asked_at_once() -> None:
