@@ -48,6 +48,8 @@ class FetchSession(FetchInterest):
         "id",
         "is_follower",
         "last_used_ms",
+        "ranked_as_established",
+        "ranked_size",
         "targets",
         "uses_topic_ids",
     )
@@ -69,6 +71,9 @@ class FetchSession(FetchInterest):
         self.uses_topic_ids = uses_topic_ids
         self.created_ms = now_ms
         self.last_used_ms = now_ms
+        self.ranked_size = 0
+        """What the cache went by when it last decided who has to go first: partitions, and age."""
+        self.ranked_as_established = False
         self.targets: dict[tuple[str | Uuid, int], FetchTarget] = {}
         self._rank = 0
         self.update(targets, ())

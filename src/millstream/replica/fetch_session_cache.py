@@ -50,7 +50,7 @@ class FetchSessionCache:
         self.by_id: dict[int, FetchSession] = {}
         """The sessions, for those who know what a request with one means."""
         # Who may be evicted, the least valuable first: for a follower, and for a consumer.
-        self._ranked: dict[int, tuple[Worth, bool]] = {}
+        self._ranked: dict[int, Worth] = {}
         self._evictable_by_followers: list[Worth] = []
         self._evictable_by_all: list[Worth] = []
 
@@ -138,12 +138,14 @@ class FetchSessionCache:
         session.last_used_ms = now_ms
         self.by_id.pop(session.id, None)
         self.by_id[session.id] = session
-        worth = (session.is_follower, len(session.targets), session.id)
+        size = len(session.targets)
         is_established = now_ms - session.created_ms > EVICTION_MS
-        if self._ranked.get(session.id) == (worth, is_established):
+        if session.ranked_size == size and session.ranked_as_established == is_established:
             return
         self._unrank(session.id)
-        self._ranked[session.id] = worth, is_established
+        session.ranked_size, session.ranked_as_established = size, is_established
+        worth = (session.is_follower, size, session.id)
+        self._ranked[session.id] = worth
         if is_established or not session.is_follower:
             insort(self._evictable_by_followers, worth)
         if is_established:
@@ -171,10 +173,9 @@ class FetchSessionCache:
             session.close()
 
     def _unrank(self, session_id: int) -> None:
-        ranked = self._ranked.pop(session_id, None)
-        if ranked is None:
+        worth = self._ranked.pop(session_id, None)
+        if worth is None:
             return
-        worth, _ = ranked
         for evictable in (self._evictable_by_followers, self._evictable_by_all):
             place = bisect_left(evictable, worth)
             if evictable[place : place + 1] == [worth]:

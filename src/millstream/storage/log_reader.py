@@ -74,22 +74,20 @@ class LogReader:
         aborted = () if found.records is None else self._aborted_within(found)
         return found._replace(aborted_transactions=tuple(aborted))
 
-    def read_whole(
-        self, offset: int, bytes_max: int, bound: int, *, with_aborted: bool
-    ) -> Span | None:
-        """The short way of a reader that gets at least a batch, from an offset before the bound.
-
-        None if it has to be given to `read`: there is nothing, or transactions were aborted.
-        """
-        if with_aborted and self._aborted_bases:
-            return None
-        segment, position, length, _ = self._span(offset, bytes_max, bound, must_progress=True)
+    def find_span(self, offset: int, bytes_max: int, bound: int) -> Span | None:
+        """The bytes that `read` would give who must progress; None if there are none."""
+        segment, position, length, _ = self._span(offset, bytes_max, bound, True)
         return None if length <= 0 else (segment.open_file(), position, length)
+
+    @property
+    def has_aborted(self) -> bool:
+        """Whether a transaction was aborted in any segment."""
+        return bool(self._aborted_bases)
 
     def _read(self, offset: int, bytes_max: int, bound: int, *, must_progress: bool) -> FetchData:
         """The bytes from the batch with an offset on, from one segment and before a bound."""
         segment, position, length, is_incomplete = self._span(
-            offset, bytes_max, bound, must_progress=must_progress
+            offset, bytes_max, bound, must_progress
         )
         start = OffsetMetadata(offset, segment.base_offset, position)
         if length <= 0:
@@ -97,7 +95,7 @@ class LogReader:
         return FetchData(start, FileSlice(segment.open_file(), position, length), is_incomplete)
 
     def _span(
-        self, offset: int, bytes_max: int, bound: int, *, must_progress: bool
+        self, offset: int, bytes_max: int, bound: int, must_progress: bool
     ) -> tuple[LogSegment, int, int, bool]:
         """Segment, position and length of a read, and whether not even one batch fits it."""
         segment, position, batch_bytes = self._places.get(offset) or self._find(offset)

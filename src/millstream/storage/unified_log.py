@@ -174,13 +174,16 @@ class UnifiedLog(LogBounds):
         """
         high_watermark, last_stable = self._high_watermark, self.last_stable_offset
         bound = last_stable if is_committed else high_watermark
-        if self._is_closed or not self._log_start_offset <= offset < bound:
+        log_start = self._log_start_offset
+        if self._is_closed or not log_start <= offset < bound:
+            return None
+        if is_committed and self._reader.has_aborted:
             return None
         try:
-            span = self._reader.read_whole(offset, bytes_max, bound, with_aborted=is_committed)
+            span = self._reader.find_span(offset, bytes_max, bound)
         except (OSError, MillstreamError):
             return None
-        return span and (*span, high_watermark, last_stable, self._log_start_offset)
+        return span and (*span, high_watermark, last_stable, log_start)
 
     def locate(self, offset: int) -> OffsetMetadata:
         """Where an offset is in the files, for who counts bytes between offsets."""
