@@ -28,11 +28,11 @@ GROUP_RESOURCE = 32
 class Place:
     """A topic and a share group that begins at its first record."""
 
-    def __init__(self, address: str, name: str) -> None:
+    def __init__(self, address: str, name: str, group: str | None = None) -> None:
         """The topic has to be there, under this name."""
         self.address = address
         self.topic = name
-        self.group = f"group-{name}"
+        self.group = group or f"group-{name}"
         self.set("share.auto.offset.reset", "earliest")
 
     def set(self, key: str, value: str) -> None:

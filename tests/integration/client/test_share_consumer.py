@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from typing import TYPE_CHECKING
 
@@ -317,6 +318,31 @@ def test_kafkas_names_of_settings_will_do(place: Place) -> None:
         consumer.acknowledge(record)
 
     assert record.value == b"a"
+
+
+def test_an_environment_is_invisible_to_the_application(broker: EmbeddedBroker) -> None:
+    broker.create_topic("staging.jobs", partitions=1)
+    inside = Place(broker.bootstrap_servers, "staging.jobs", group="staging.workers")
+    inside.produce("a")
+
+    with ShareConsumer(
+        inside.address, "jobs", group_id="workers", environment="staging"
+    ) as consumer:
+        (record,) = take(consumer, 1)
+        found = consumer.commit()
+
+    assert (record.topic, record.value) == ("jobs", b"a")
+    assert found == {TopicPartition("jobs", 0): None}
+
+
+def test_a_forgotten_consumer_ends_its_thread(place: Place) -> None:
+    consumer = place.consumer()
+    thread = consumer._session.thread._thread
+    del consumer
+    gc.collect()
+
+    thread.join(10)
+    assert not thread.is_alive()
 
 
 def test_the_asyncio_twin_does_the_same(place: Place) -> None:

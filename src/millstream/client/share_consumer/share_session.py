@@ -77,6 +77,7 @@ class ShareSession:
         self._is_closed = False
         name = config.client_id or f"share-consumer-{next(_numbers)}"
         self.thread = IoThread(self.runtime, f"millstream-{name}")
+        self.thread.stop_when_collected(self)
         if selector is None:
             self.thread.start()
 
