@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import struct
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millstream import _accel
-from millstream.errors import KafkaStorageError
+from millstream.errors import KafkaStorageError, ProtocolError
 from millstream.protocol.api import ApiKey
 from millstream.protocol.frame import decode_response, encode_request
 from millstream.protocol.messages.metadata import MetadataRequest
@@ -359,3 +360,35 @@ def _turn(broker: Broker, frames: list[bytearray]) -> list[Any]:
             answers.append(broker.apis.handle(frame_request(bytes(frames[0]))))
             frames = frames[1:]
     return answers
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.sampled_from(VERSIONS),
+    st.lists(st.tuples(st.integers(4, 250), st.integers(1, 255)), max_size=3),
+    st.integers(0, 40),
+)
+def test_damaged_frames_end_as_they_do_in_the_handlers(
+    version: int, damage: list[tuple[int, int]], missing: int
+) -> None:
+    short, long = new_broker(), new_broker()
+    frame = frame_of(short, version=version)
+    for at, bits in damage:
+        frame[at % len(frame)] ^= bits if at % len(frame) >= 4 else 0
+    frame = frame[: len(frame) - missing]
+
+    expected = _outcome(long, bytes(frame))
+    taken = answers_of(short, frame)
+
+    assert (taken[0] if taken else _outcome(short, bytes(frame))) == expected
+    for index in range(PARTITIONS):
+        ends = [each.partition(index=index).log.log_end_offset for each in (short, long)]
+        assert ends[0] == ends[1]
+
+
+def _outcome(broker: Broker, frame: bytes) -> Any:
+    """What the network gets of the handlers; frames without a sound header never come to them."""
+    try:
+        return broker.apis.handle(frame_request(frame))
+    except (ProtocolError, struct.error, ValueError, IndexError) as error:
+        return type(error)
