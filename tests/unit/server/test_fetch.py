@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,10 +16,15 @@ from millstream.errors import (
     UnknownTopicOrPartition,
 )
 from millstream.protocol.messages.fetch import ForgottenTopic
+from millstream.storage.disk import DiskFileSystem
 from millstream.storage.filesystem import FileSlice
 from millstream.types import Uuid
 from tests.unit.server.harness import Broker
 from tests.unit.storage.batches import batch_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 VERSIONS = range(4, 19)
 
@@ -208,3 +213,69 @@ def test_a_rack_and_a_follower_go_the_long_way(broker: Broker) -> None:
 
     assert answer.preferred_read_replica == -1
     assert len(answer.records) == len(batch_bytes())
+
+
+@pytest.fixture
+def on_disk(tmp_path: Path) -> Iterator[Broker]:
+    """A broker whose logs are real files."""
+    made = Broker(filesystem=DiskFileSystem(), directories=(str(tmp_path),))
+    made.create("orders", 2)
+    yield made
+    made.logs.abandon()
+
+
+def in_session(broker: Broker, epoch: int, *offsets: int, **changes: Any) -> Any:
+    """The next request of the only session, which the first one begins; what the handler gives."""
+    sessions = broker.replicas.fetch_sessions.by_id
+    session_id = next(iter(sessions), 0)
+    said: dict[str, Any] = {"max_wait_ms": 100} | changes
+    request = broker.fetch_request(*offsets, session_id=session_id, session_epoch=epoch, **said)
+    return broker.call(request, 18)
+
+
+def test_a_session_that_follows_a_partition_is_answered_in_one_piece(on_disk: Broker) -> None:
+    on_disk.produce()
+    in_session(on_disk, 0, 0)
+    on_disk.produce()
+
+    named = in_session(on_disk, 1, 1)
+    again = in_session(on_disk, 2)
+
+    assert type(named.outcome) is bytes
+    assert type(again.outcome) is bytes
+    assert only(named.response).records == only(again.response).records != b""
+
+
+def test_a_long_poll_is_answered_in_one_piece_when_records_come(on_disk: Broker) -> None:
+    in_session(on_disk, 0, 0, max_wait_ms=0)
+    waiting = in_session(on_disk, 1)
+    assert waiting.is_pending
+
+    on_disk.produce()
+    on_disk.settle()
+
+    assert type(waiting.outcome) is bytes
+    assert only(waiting.response).high_watermark == 1
+
+
+def test_many_records_stay_in_their_file_in_a_session_too(on_disk: Broker) -> None:
+    in_session(on_disk, 0, 0, max_wait_ms=0)
+    on_disk.produce(batch_bytes(value_bytes=200_000))
+
+    head, records, tail = in_session(on_disk, 1).outcome
+
+    assert isinstance(records, FileSlice)
+    assert records.length > 200_000
+    assert isinstance(head, bytes)
+    assert tail == bytes(3)
+
+
+def test_a_file_that_ends_too_early_is_left_to_the_network(on_disk: Broker) -> None:
+    on_disk.produce()
+    in_session(on_disk, 0, 0)
+    segment = on_disk.partition().log.segments.active  # type: ignore[attr-defined]
+    segment.open_file().truncate(segment.size - 1)
+
+    _, records, _ = in_session(on_disk, 1).outcome
+
+    assert len(records.read()) < records.length
