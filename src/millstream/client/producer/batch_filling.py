@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from millstream.errors import MillstreamError
     from millstream.types import ReadableBuffer
 
+_TABLE_FACTOR: Final = 4
+"""How much larger batches of tables become: their rows cost so little that batches count."""
+_REQUEST_OVERHEAD: Final = 1024
+"""What a request has besides its batch, at most."""
 _FIRST_SIZE_MAX: Final = 16 * 1024
 """With how much memory a batch begins; it doubles as it fills. Many idle partitions stay cheap."""
 
@@ -55,6 +59,10 @@ class BatchFilling:
     ) -> None:
         # A batch that no request can carry would never be sent.
         self._batch_size = max(min(batch_size, record_size_max), HEADER_SIZE + 1)
+        self._table_batch_size = max(
+            self._batch_size,
+            min(_TABLE_FACTOR * self._batch_size, record_size_max - _REQUEST_OVERHEAD),
+        )
         self._linger_ms = linger_ms
         self._record_size_max = record_size_max
         self._clock = clock
@@ -134,14 +142,14 @@ class BatchFilling:
         needed = batch.writer.size + size
         if needed <= batch.reserved and needed <= self._batch_size:
             return True
-        if needed <= self._batch_size and self._grow(batch, needed):
+        if self._grow(batch, needed, self._batch_size):
             return True
         self._close(queue, batch)
         return False
 
-    def _grow(self, batch: ProducerBatch, needed: int) -> bool:
+    def _grow(self, batch: ProducerBatch, needed: int, size_max: int) -> bool:
         """Reserve as the writer allocates: twice as much as before, or what is needed."""
-        if needed > self._batch_size:
+        if needed > size_max:
             return False
         # Halving rounded up on the way here, so doubling may pass the size by a few bytes.
         reserved = max(2 * batch.reserved, needed)

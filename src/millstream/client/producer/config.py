@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from millstream.client.config import ClientConfig, ClientSettings, object_setting
 from millstream.config import ConfigType, any_value, at_least, key, one_of
@@ -24,7 +24,7 @@ IN_FLIGHT_MAX: Final = 5
 class ProducerSettings(ClientSettings, total=False):
     """Keyword arguments of `Producer` and `AsyncProducer`; times are in seconds."""
 
-    acks: str | int
+    acks: Literal["all", "1", "0", "-1", 1, 0, -1]
     enable_idempotence: bool
     linger: float
     batch_size: int
@@ -34,7 +34,7 @@ class ProducerSettings(ClientSettings, total=False):
     delivery_timeout: float
     retries: int
     max_in_flight_requests_per_connection: int
-    compression_type: str
+    compression_type: Literal["none", "gzip", "snappy", "lz4", "zstd"]
     compression_gzip_level: int | None
     compression_lz4_level: int | None
     compression_zstd_level: int | None
@@ -81,7 +81,8 @@ class ProducerConfig(ClientConfig):
         "batch.size",
         256 * 1024,
         at_least(0),
-        "Send a batch once it has this many bytes. It takes memory as it fills, not before.",
+        "Send a batch once it has this many bytes, or four times as many with rows of a table. It "
+        "takes memory as it fills, not before.",
         unit="bytes",
     )
     buffer_memory: int = key(

@@ -60,7 +60,7 @@ class NativeAccumulator(RecordAppender, RecordAccumulator):
     def finish(self, batch: ProducerBatch) -> None:
         """A batch is done: its memory is free, or kept for the next one."""
         writer = batch.writer
-        if writer is not None and batch.reserved == self._batch_size and not is_lent(writer):
+        if writer is not None and batch.reserved >= self._batch_size and not is_lent(writer):
             with self._lock:
                 writer.clear()
                 if self._pool.keep_spare(writer, batch.reserved):

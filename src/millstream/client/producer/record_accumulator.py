@@ -133,7 +133,7 @@ class RecordAccumulator(BatchFilling):
                     self._discard(batch)
             if partition < 0:
                 queue.topic.sticky_bytes += batch.size - size_before
-            if start + taken < stop or batch.size >= self._batch_size:
+            if start + taken < stop or batch.size >= self._table_batch_size:
                 self._close(queue, batch)
         self._wake()
         return batch, first, taken
@@ -153,12 +153,14 @@ class RecordAccumulator(BatchFilling):
         begin = start
         try:
             while start < stop:
-                limit = min(batch.reserved, self._batch_size)
+                limit = min(batch.reserved, self._table_batch_size)
                 if rows is None:
                     start += writer.extend_arrow(chunk, start, stop, limit, now_ms)
                 else:
                     start += writer.extend_arrow_rows(chunk, rows, start, stop, limit, now_ms)
-                if start < stop and not self._grow(batch, batch.reserved + 1):
+                if start < stop and not self._grow(
+                    batch, batch.reserved + 1, self._table_batch_size
+                ):
                     break
         finally:
             batch.record_count = writer.record_count
@@ -306,7 +308,7 @@ class RecordAccumulator(BatchFilling):
         sealed = batch.size
         granted: list[Reservation] = []
         with self._lock:
-            if batch.reserved == self._batch_size and self._pool.try_reserve(sealed):
+            if batch.reserved >= self._batch_size and self._pool.try_reserve(sealed):
                 writer.clear()
                 if not self._pool.keep_spare(writer, batch.reserved):
                     granted = self._pool.release(batch.reserved)
