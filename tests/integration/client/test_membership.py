@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from millstream import Admin
 from millstream.client.consumer.membership.assignors import resolve
 from millstream.client.consumer.membership.classic import ClassicMember
 from millstream.client.consumer.membership.consumer_protocol import ConsumerMember
@@ -158,6 +159,32 @@ def test_a_pattern_follows_topics_that_come_later(
 
     if protocol == "classic":  # The broker looks for new matches rarely, by the facts' section 6.9.
         member.wait_for(6)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_topic_that_is_made_later_is_read_when_it_is_there(
+    broker: EmbeddedBroker, group: Group, topic: str, protocol: str
+) -> None:
+    member = group.member(topic, f"{topic}-later", group_protocol=protocol)
+    member.wait_for(4)
+
+    broker.create_topic(f"{topic}-later", partitions=2)
+
+    member.wait_for(6)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_partitions_that_are_added_are_read(
+    broker: EmbeddedBroker, group: Group, topic: str, protocol: str
+) -> None:
+    member = group.member(topic, group_protocol=protocol)
+    member.wait_for(4)
+
+    with Admin(broker.bootstrap_servers) as admin:
+        admin.create_partitions({topic: 6})
+    member.refresh_metadata()
+
+    member.wait_for(6)
 
 
 def first_of(member: Member) -> TopicPartition:

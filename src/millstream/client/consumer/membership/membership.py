@@ -218,6 +218,8 @@ class Membership:
     def _choose_protocol(self, now_ms: int) -> int | None:
         assert self._subscription is not None
         choice = self._settings.group_protocol
+        if choice == "auto" and self._settings.has_own_assignors:
+            choice = "classic"
         if choice == "auto":
             if not self._link.is_ready(now_ms):
                 return self._link.due_ms(now_ms)

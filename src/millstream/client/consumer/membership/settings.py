@@ -15,8 +15,9 @@ class MembershipSettings:
     """What a member tells its group and how patient it is.
 
     With the protocol `auto` a member uses the consumer protocol (KIP-848) when the coordinator
-    offers it, else the classic one. With the consumer protocol the broker has the session timeout,
-    the heartbeat interval and the assignors, so those settings are for the classic one.
+    offers it, else the classic one, and always the classic one if it was given assignors. With the
+    consumer protocol the broker has the session timeout, the heartbeat interval and the assignors,
+    so those settings are for the classic one.
     """
 
     group_id: str
@@ -35,6 +36,11 @@ class MembershipSettings:
     request_timeout_ms: int = 30_000
     default_api_timeout_ms: int = 60_000
     exclude_internal_topics: bool = True
+
+    @property
+    def has_own_assignors(self) -> bool:
+        """Whether the user wants other assignors than everybody has."""
+        return self.assignors != DEFAULT_ASSIGNORS
 
     @property
     def is_cooperative(self) -> bool:

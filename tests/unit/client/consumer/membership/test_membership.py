@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from millstream.client.consumer.membership.assignors import resolve
 from millstream.client.consumer.membership.events import Assigned, Lost
 from millstream.errors import (
     BrokerUnreachable,
@@ -60,6 +61,18 @@ def test_a_coordinator_without_the_consumer_protocol_gets_a_classic_member() -> 
     story.membership.poll(0)
 
     assert story.link.request(JoinGroupRequest).group_id == GROUP
+
+
+def test_who_names_assignors_gets_them() -> None:
+    story = Story(assignors=resolve(["sticky"]))
+    story.subscribe()
+    story.membership.poll(0)
+    story.find_coordinator()
+
+    story.membership.poll(0)
+
+    (offered,) = story.link.request(JoinGroupRequest).protocols
+    assert offered.name == "sticky"
 
 
 @pytest.mark.parametrize(
