@@ -30,7 +30,7 @@ def keys(count: int) -> list[bytes]:
 
 def table(size: int, count: int) -> Any:
     """Keys and values as a pyarrow table."""
-    import pyarrow
+    import pyarrow  # type: ignore[import-untyped]  # No stubs either.
 
     choice = values(size)
     return pyarrow.table(
@@ -242,7 +242,7 @@ class Confluent:
 
     def columns_pyarrow(self, topic: str, size: int, count: int) -> int:
         """Read all as pyarrow tables."""
-        import pyarrow
+        import pyarrow  # type: ignore[import-untyped]
 
         return self._lists(topic, count, lambda found: pyarrow.table(_columns(found)).num_rows)
 

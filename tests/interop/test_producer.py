@@ -46,7 +46,7 @@ def topic(kafka: str, request: pytest.FixtureRequest) -> str:
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_every_codec_is_understood(kafka: str, topic: str, codec: str) -> None:
+def test_every_codec_is_understood(kafka: str, topic: str, codec: Any) -> None:
     with Producer(kafka, compression_type=codec, batch_size=3000) as producer:
         sent = [producer.send(topic, b"%d" % n * 20, key=b"%d" % (n % 9)) for n in range(500)]
         places = [each.result(20) for each in sent]
