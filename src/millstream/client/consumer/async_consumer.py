@@ -90,7 +90,7 @@ class AsyncConsumer(ConsumerFace):
         self, timeout: float | None = 1.0, *, max_records: int | None = None
     ) -> list[ConsumerRecord]:
         """The next records: at once what is here, else what arrives within `timeout` seconds."""
-        count = max_records or self._session.config.max_poll_records
+        count = self._session.record_count(max_records)
         return await self._perform(self._session.poll(timeout, count))
 
     async def poll_arrow(
@@ -103,7 +103,7 @@ class AsyncConsumer(ConsumerFace):
         self, timeout: float | None = None, *, max_records: int | None = None
     ) -> AsyncIterator[list[ConsumerRecord]]:
         """Lists of records, each of one partition; ends when nothing came for `timeout`."""
-        count = max_records or self._session.config.max_poll_records
+        count = self._session.record_count(max_records)
         while records := await self._perform(self._session.poll_one_partition(timeout, count)):
             yield records
 

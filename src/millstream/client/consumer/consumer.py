@@ -87,7 +87,7 @@ class Consumer(ConsumerFace):
         An empty list when nothing came; None waits for ever. In order within each partition.
         Call it at least every `max_poll_interval`: rebalances happen in it.
         """
-        count = max_records or self._session.config.max_poll_records
+        count = self._session.record_count(max_records)
         return self._perform(self._session.poll(timeout, count))
 
     def poll_arrow(
@@ -104,7 +104,7 @@ class Consumer(ConsumerFace):
         self, timeout: float | None = None, *, max_records: int | None = None
     ) -> Iterator[list[ConsumerRecord]]:
         """Lists of records, each of one partition; ends when nothing came for `timeout`."""
-        count = max_records or self._session.config.max_poll_records
+        count = self._session.record_count(max_records)
         while records := self._perform(self._session.poll_one_partition(timeout, count)):
             yield records
 

@@ -88,6 +88,10 @@ class ConsumerCore:
         ]
         return min((each for each in times if each is not None), default=None)
 
+    def bootstrap_failure(self) -> MillstreamError | None:
+        """Why nothing is known of the cluster, if that is so."""
+        return self._runtime.metadata.failure()
+
     def close(self, now_ms: int) -> None:
         """Fetch no more."""
         self._fetcher.close(now_ms)

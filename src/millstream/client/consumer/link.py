@@ -40,10 +40,6 @@ class CoreLink:
         """Seconds until then; negative afterwards."""
         return (deadline_ms - self.now_ms()) / 1000
 
-    def bootstrap_failure(self) -> MillstreamError | None:
-        """Why nothing is known of the cluster, if that is so."""
-        return self._runtime.metadata.failure()
-
     def retrying(self, call: Callable[[], T]) -> T:
         """What a call gives; if it raises, the core shall try again what has failed."""
         try:

@@ -121,6 +121,14 @@ class ConsumerSession:
             raise InvalidArgument(f"timeout={given}: must not be negative")
         return given
 
+    def record_count(self, given: int | None) -> int:
+        """How many records a poll may give: as told, or by the settings."""
+        if given is None:
+            return self.config.max_poll_records
+        if given < 1:
+            raise InvalidArgument(f"max_records={given}: must be at least 1")
+        return given
+
     # ---- what is read ----
 
     def subscribe(self, subscription: Subscription, listener: object | None) -> None:

@@ -56,9 +56,12 @@ class SessionOffsets:
                 return unread[wanted].offset if wanted in unread else position
             wait_s = self._link.left_s(deadline_ms)
             if wait_s <= 0:
-                raise self._link.bootstrap_failure() or OperationTimeout(
-                    f"{partition}: no position within {timeout_s:g} s"
+                # If no broker was ever reached, that is the error.
+                reached = self._link.ask(
+                    "the cluster", lambda core, _now_ms, answer: answer(core.bootstrap_failure())
                 )
+                yield AwaitResult(reached, 5.0)
+                raise OperationTimeout(f"{partition}: no position within {timeout_s:g} s")
             yield AwaitChange(partial(self._buffer.is_placed, wanted), wait_s)
 
     def lag(self, partition: TopicPartition, timeout_s: float) -> Steps[int]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 import threading
 from datetime import UTC, datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,37 +19,16 @@ from millstream.errors import (
     ClientClosed,
     ConcurrentUse,
     InvalidArgument,
-    InvalidGroupId,
     SerializationFailed,
     Wakeup,
 )
+from tests.integration.client.consumer.reading import PATIENCE, assigned, read, values
 
 if TYPE_CHECKING:
     from millstream.records.kernel import ConsumerRecord
     from tests.integration.client.consumer.topics import Topics
 
 pytestmark = pytest.mark.integration
-
-PATIENCE = 20.0
-
-
-def values(records: list[ConsumerRecord]) -> list[bytes]:
-    return [each.value for each in records]
-
-
-def read(consumer: Consumer, count: int) -> list[ConsumerRecord]:
-    found: list[ConsumerRecord] = []
-    while len(found) < count:
-        records = consumer.poll(PATIENCE)
-        assert records, f"{len(found)} of {count} records came"
-        found += records
-    return found
-
-
-def assigned(topics: Topics, topic: str, *partitions: int, **settings: Any) -> Consumer:
-    consumer = Consumer(topics.bootstrap, **{"auto_offset_reset": "earliest", **settings})
-    consumer.assign([TopicPartition(topic, each) for each in partitions or (0,)])
-    return consumer
 
 
 def use_until_refused(consumer: Consumer) -> None:
@@ -169,135 +149,6 @@ def test_paused_partitions_wait(topics: Topics) -> None:
         assert consumer.assignment() == {first, second}
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_a_group_goes_on_where_it_left_off(topics: Topics, protocol: Any) -> None:
-    topic = topics.make(10)
-    settings: Any = {
-        "group_id": f"group-{topic}",
-        "group_protocol": protocol,
-        "auto_offset_reset": "earliest",
-    }
-    at = TopicPartition(topic, 0)
-
-    with Consumer(topics.bootstrap, topic, max_poll_records=4, **settings) as consumer:
-        assert values(consumer.poll(PATIENCE)) == [b"v0", b"v1", b"v2", b"v3"]
-        assert consumer.subscription() == {topic}
-        assert consumer.group_metadata().member_id
-    with Consumer(topics.bootstrap, topic, **settings) as consumer:
-        assert values(read(consumer, 6))[0] == b"v4"
-        committed = consumer.committed([at])[at]
-        assert committed is not None
-        assert committed.offset == 4
-
-
-def test_an_exception_commits_only_what_earlier_polls_gave(topics: Topics) -> None:
-    topic = topics.make(10)
-    settings: Any = {"group_id": f"group-{topic}", "auto_offset_reset": "earliest"}
-
-    def fail_at_the_second_poll() -> None:
-        with Consumer(topics.bootstrap, topic, max_poll_records=3, **settings) as consumer:
-            assert len(consumer.poll(PATIENCE)) == 3
-            raise LookupError(len(consumer.poll(PATIENCE)))
-
-    with pytest.raises(LookupError):
-        fail_at_the_second_poll()
-
-    with Consumer(topics.bootstrap, topic, **settings) as consumer:
-        assert consumer.poll(PATIENCE)[0].offset == 3
-
-
-def test_commits_by_hand(topics: Topics) -> None:
-    topic = topics.make(10)
-    at = TopicPartition(topic, 0)
-    done: list[Any] = []
-    consumer = assigned(topics, topic, group_id=f"group-{topic}", enable_auto_commit=False)
-
-    with consumer:
-        assert consumer.committed([at]) == {at: None}
-        for record in consumer:
-            if record.offset == 4:
-                break
-        consumer.commit()
-        assert consumer.committed([at])[at] == OffsetAndMetadata(5, leader_epoch=0)
-        consumer.commit({at: OffsetAndMetadata(7, "note")})
-        assert consumer.committed([at])[at] == OffsetAndMetadata(7, "note")
-        consumer.commit_async({at: 8}, on_done=lambda offsets, error: done.append((offsets, error)))
-        while not done:
-            consumer.poll(0.05)
-        assert done == [({at: OffsetAndMetadata(8)}, None)]
-        with pytest.raises(InvalidArgument, match="commit an offset of 0 or more"):
-            consumer.commit({at: -3})
-
-
-def test_without_a_group_there_is_nothing_to_commit_to(topics: Topics) -> None:
-    topic = topics.make(1)
-    with assigned(topics, topic) as consumer:
-        read(consumer, 1)
-        with pytest.raises(InvalidGroupId, match="give it a group_id"):
-            consumer.commit()
-    with pytest.raises(InvalidGroupId):
-        Consumer(topics.bootstrap, topic)
-
-
-def test_listeners_hear_of_partitions_in_the_polling_thread(topics: Topics) -> None:
-    topic = topics.make(4, partitions=2)
-    heard: list[tuple[str, list[int], int]] = []
-
-    class Listener:
-        def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
-            heard.append(("assigned", [e.partition for e in partitions], threading.get_ident()))
-            for each in partitions:
-                consumer.seek(each, 1)
-
-        def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
-            heard.append(("revoked", [e.partition for e in partitions], threading.get_ident()))
-
-    consumer = Consumer(topics.bootstrap, group_id=f"group-{topic}", auto_offset_reset="earliest")
-    with consumer:
-        consumer.subscribe([topic], listener=Listener())
-        records = read(consumer, 2)
-        consumer.unsubscribe()
-        assert consumer.assignment() == frozenset()
-        assert consumer.subscription() == frozenset()
-
-    assert sorted(values(records)) == [b"v2", b"v3"]
-    here = threading.get_ident()
-    assert heard == [("assigned", [0, 1], here), ("revoked", [0, 1], here)]
-
-
-def test_a_second_member_takes_its_share(topics: Topics) -> None:
-    topic = topics.make(20, partitions=4)
-    settings: Any = {"group_id": f"group-{topic}", "auto_offset_reset": "earliest"}
-
-    with (
-        Consumer(topics.bootstrap, topic, **settings) as first,
-        Consumer(topics.bootstrap, topic, **settings) as second,
-    ):
-        for _ in range(200):
-            first.poll(0.05)
-            second.poll(0.05)
-            shares = (len(first.assignment()), len(second.assignment()))
-            if shares == (2, 2):
-                break
-
-    assert shares == (2, 2)
-
-
-def test_patterns_of_names(topics: Topics) -> None:
-    import re
-
-    wanted = topics.make(2, prefix="pattern-yes")
-    topics.make(2, prefix="pattern-no")
-
-    for pattern in ("pattern-yes-.*", re.compile(r"pattern-yes-\d+")):
-        with Consumer(
-            topics.bootstrap, group_id=f"g-{id(pattern)}", auto_offset_reset="earliest"
-        ) as consumer:
-            consumer.subscribe(pattern=pattern)
-            assert {each.topic for each in read(consumer, 2)} == {wanted}
-            assert consumer.subscription() == {wanted}
-
-
 def test_environments_do_not_mix(topics: Topics) -> None:
     topic = topics.make(2, prefix="staging.orders")
     name = topic.removeprefix("staging.")
@@ -325,6 +176,18 @@ def test_waking_a_poll_from_another_thread(topics: Topics) -> None:
             consumer.poll(PATIENCE)
         timer.join()
         assert consumer.poll(0.0) == []
+
+
+def test_an_interrupt_ends_a_poll_and_loses_nothing(topics: Topics) -> None:
+    topic = topics.make()
+    with assigned(topics, topic) as consumer:
+        timer = threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            consumer.poll(None)
+        timer.join()
+        topics.write(topic, [b"after"])
+        assert values(consumer.poll(PATIENCE)) == [b"after"]
 
 
 def test_one_thread_at_a_time(topics: Topics) -> None:
@@ -414,6 +277,14 @@ def test_wrong_uses_say_what_to_do(topics: Topics) -> None:
             consumer.poll()
         with pytest.raises(InvalidArgument, match="give one of them"):
             consumer.subscribe()
+        with pytest.raises(InvalidArgument, match="one letter or more"):
+            consumer.subscribe([""])
+        with pytest.raises(InvalidArgument, match="max_records=0"):
+            consumer.poll(max_records=0)
+        with pytest.raises(InvalidArgument, match="must not be negative"):
+            consumer.committed([], timeout=-1)
+        with pytest.raises(InvalidArgument, match="is not assigned"):
+            consumer.position(TopicPartition(topic, 0))
         consumer.assign([TopicPartition(topic, 0)])
         with pytest.raises(InvalidArgument, match="call unsubscribe"):
             consumer.subscribe(topic)

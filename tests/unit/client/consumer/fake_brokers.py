@@ -22,6 +22,8 @@ from millstream.protocol.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
 )
 from millstream.protocol.messages.list_offsets import (
@@ -97,6 +99,7 @@ class FakeBrokers:
         self.epochs: dict[tuple[int, int], int] = {}
         self.offers_sessions = True
         self.session_error = 0
+        self.hints_at_leaders = False
         self.broken: set[int] = set()
         self._next_session = 100
         cluster.on(ApiKey.FETCH, self._fetch)
@@ -136,8 +139,13 @@ class FakeBrokers:
         if not answers:
             # Nobody has anything: the broker waits. Time is what the test has enough of.
             self.cluster.clock.advance(max(1, request.max_wait_ms))
+        endpoints = [
+            NodeEndpoint(node_id=each, host=f"broker{each}", port=9092)
+            for each in range(1, self.cluster.broker_count + 1)
+        ]
         return FetchResponse(
             session_id=session_id,
+            node_endpoints=endpoints if self.hints_at_leaders else [],
             responses=[
                 FetchableTopicResponse(
                     topic="" if by_id else partition.topic,
@@ -196,6 +204,9 @@ class FakeBrokers:
             data.error_code = log.error_code
         elif node_id not in (leader, log.preferred):
             data.error_code = 6
+            if self.hints_at_leaders:
+                epoch = topic.epochs[partition.partition]
+                data.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
         elif asked.fetch_offset < log.start:
             data.error_code = 1
         elif node_id == leader and log.preferred >= 0 and log.preferred != leader:

@@ -27,6 +27,24 @@ def test_a_new_leader_is_followed() -> None:
     assert world.poll() == [b"b"]
 
 
+def test_a_broker_s_hint_saves_asking_who_leads() -> None:
+    world = ConsumerWorld(broker_count=2)
+    world.brokers.hints_at_leaders = True
+    (p0,) = world.brokers.add_topic("orders", [1])
+    world.session.assign([p0])
+    world.brokers.logs[p0].append(b"a")
+    assert world.poll() == [b"a"]
+    asked = len(world.cluster.asked)
+
+    topic = world.cluster.topics["orders"]
+    topic.leaders[0], topic.epochs[0] = 2, 1
+    world.brokers.logs[p0].append(b"b", epoch=1)
+
+    assert world.poll() == [b"b"]
+    fetches = [each.node_id for each in world.cluster.asked[asked:] if each.api is ApiKey.FETCH]
+    assert fetches[-1] == 2
+
+
 def test_a_broker_that_goes_down_is_left_for_the_next_leader() -> None:
     world = ConsumerWorld(broker_count=2)
     (p0,) = world.brokers.add_topic("orders", [2])
