@@ -60,6 +60,7 @@ cdef extern from "produce_lanes.h" nogil:
         ms_flight* sent
 
     int64_t ms_wall_ms()
+    bint ms_is_plain_success(const uint8_t* frame, int64_t size, int version)
     void ms_gate_end(ms_gate* gate)
     void ms_gate_lock(ms_gate* gate)
     void ms_gate_unlock(ms_gate* gate)

@@ -334,6 +334,14 @@ cdef class PartitionQueue:
         self._open = None
 
 
+def is_plain_success(const uint8_t[::1] frame not None, int version):
+    """Whether a Produce response, without its size, says of every partition that all is well.
+
+    What keeps lanes open; anything else is for the Sender.
+    """
+    return bool(ms_is_plain_success(&frame[0] if len(frame) else NULL, len(frame), version))
+
+
 def is_lent(BatchWriter writer not None):
     """Whether a frame on its way out, or a view, needs the records where they are."""
     return writer._exports > 0

@@ -66,22 +66,21 @@ cdef inline int choose(
 
 cdef inline bint write_record(
     ms_batch* batch, int64_t timestamp, const uint8_t* key, int64_t key_length,
-    const uint8_t* value, int64_t value_length, int64_t size_max,
+    const uint8_t* value, int64_t value_length, int64_t record_bytes, int64_t size_max,
 ) noexcept nogil:
-    """Add a record that is not the first, if there is room and the batch is not full with it."""
+    """Add a record that is not the first and takes `record_bytes` at most, if there is room."""
     cdef int64_t delta = 0
     cdef int64_t offset = batch.last_offset_delta + 1
     if batch.record_count == 0 or offset > INT32_MAX:
         return False
-    if ms_batch_is_too_far(batch, timestamp, &delta):
+    if (batch.length + record_bytes > batch.capacity
+            or MS_HEADER_SIZE + batch.length + record_bytes > size_max
+            or ms_batch_is_too_far(batch, timestamp, &delta)):
         return False
     cdef int64_t length = ms_record_length(delta, offset, key_length, value_length, 0, 0)
-    cdef int64_t total = batch.length + ms_varint_size(length) + length
-    if total > batch.capacity or total + MS_HEADER_SIZE >= size_max:
-        return False
     ms_write_record(
         batch.data + batch.length, length, delta, offset, key, key_length, value, value_length, 0)
-    batch.length = total
+    batch.length += ms_varint_size(length) + length
     ms_batch_count(batch, timestamp, offset)
     return True
 
@@ -148,7 +147,8 @@ cdef class RecordAppender:
         ms_gate_lock(gate)
         batch = queue.part.open
         is_written = batch is not NULL and not gate.is_held and write_record(
-            batch, stamp, key_data, key_length, value_data, value_length, self._batch_bytes)
+            batch, stamp, key_data, key_length, value_data, value_length, record_bytes,
+            self._batch_bytes)
         if is_written:
             delivery._index = batch.last_offset_delta
         ms_gate_unlock(gate)

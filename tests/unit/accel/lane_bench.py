@@ -1,0 +1,137 @@
+"""A compiled accumulator on a compiled selector, and a socket in the place of a broker."""
+
+from __future__ import annotations
+
+import socket
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from millstream.client.producer.completions import Completions
+from millstream.client.producer.native_accumulator import make_accumulator
+from millstream.clock import SystemClock
+from millstream.network.client_selector import Connected, Dispatched
+from millstream.network.native_selector import NativeSelector
+from millstream.network.request_framing import RequestFraming
+from millstream.protocol.api import ApiKey
+from millstream.protocol.frame import SIZE_BYTES, decode_request
+from millstream.protocol.messages import ProduceRequest
+from millstream.protocol.messages.produce import TopicProduceData
+from millstream.types import Uuid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+    from typing import Self
+
+    from millstream.client.producer.native_accumulator import NativeAccumulator
+
+TOPIC = "topic"
+TOPIC_ID = Uuid(b"0123456789abcdef")
+CONNECTION = 1
+WAIT_MS = 10_000
+
+
+class InlineDispatcher:
+    """Calls at once, on the caller's thread."""
+
+    def submit(self, function: Callable[..., object], *arguments: Any) -> None:
+        function(*arguments)
+
+
+def native_accumulator(**settings: Any) -> NativeAccumulator:
+    """With a topic of four partitions."""
+    given: dict[str, Any] = {
+        "batch_size": 4000,
+        "linger_ms": 1,
+        "buffer_memory": 1 << 20,
+        "record_size_max": 100_000,
+        "wake": lambda: None,
+        "random": Random(1),
+        **settings,
+    }
+    made: Any = make_accumulator(
+        clock=SystemClock(), completions=Completions(InlineDispatcher()), **given
+    )
+    made.set_topic(TOPIC, 4, range(4))
+    return made  # type: ignore[no-any-return]  # It is, where the kernel is built.
+
+
+def head_of(version: int) -> bytes:
+    """How a request in a version begins, to its only topic."""
+    request = ProduceRequest(
+        acks=-1,
+        timeout_ms=30_000,
+        topic_data=[TopicProduceData(name=TOPIC, topic_id=TOPIC_ID, partition_data=[])],
+    )
+    body = request.encode(version)
+    framed = RequestFraming("tests").framed(
+        ApiKey.PRODUCE, version, 0, [body[: -3 if version >= 9 else -4]]
+    )
+    return b"".join(framed)[SIZE_BYTES:]
+
+
+class LaneBench:
+    """Both ends of the way of a batch. A context manager."""
+
+    def __init__(self, *, max_in_flight: int = 5, **settings: Any) -> None:
+        self.selector = NativeSelector()
+        self.accumulator = native_accumulator(**settings)
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.selector.connect(CONNECTION, *self._server.getsockname())
+        assert self.selector.poll(WAIT_MS) == [Connected(CONNECTION)]
+        self.peer, _ = self._server.accept()
+        self.peer.settimeout(WAIT_MS / 1000)
+        assert self.accumulator.attach(
+            self.selector, request_size_max=100_000, max_in_flight=max_in_flight
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.selector.shutdown()
+        self.peer.close()
+        self._server.close()
+
+    def queue(self, partition: int) -> Any:
+        return self.accumulator._topics[TOPIC].partitions[partition]
+
+    def open(self, partition: int = 0, version: int = 13, sequence: int = 0) -> bool:
+        return self.accumulator.open_lane(
+            self.queue(partition),
+            CONNECTION,
+            version,
+            version,
+            head_of(version),
+            producer_id=77,
+            producer_epoch=3,
+            sequence=sequence,
+        )
+
+    def send(self, value: bytes, partition: int = 0) -> Any:
+        return self.accumulator.append(TOPIC, partition, None, value, timestamp=1000)
+
+    def receive(self) -> tuple[int, Any]:
+        """The correlation id and the request that came."""
+        size = int.from_bytes(self._exactly(SIZE_BYTES), "big")
+        header, request = decode_request(self._exactly(size))
+        return header.correlation_id, request
+
+    def dispatched(self) -> Dispatched:
+        """The next event, which must be one of a lane."""
+        [event] = self.selector.poll(WAIT_MS)
+        assert isinstance(event, Dispatched)
+        return event
+
+    def _exactly(self, size: int) -> bytes:
+        received = bytearray()
+        while len(received) < size:
+            piece = self.peer.recv(size - len(received))
+            assert piece, "the client hung up"
+            received += piece
+        return bytes(received)
