@@ -275,7 +275,7 @@ cdef class ExpressLane:
         """The first use of a segment opens its files."""
         try:
             segment.open_file()
-            segment._ready_indexes()
+            segment.ready_indexes()
         except OSError as cause:
             raise to_storage_error(self._local.directory, "appending", cause) from cause
         return 0
