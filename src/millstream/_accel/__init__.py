@@ -2,8 +2,9 @@
 
 `millstream.records.kernel` chooses between these modules and their plain-Python twins in
 `millstream.records.plain`, the `..._frames` of `millstream.server` between their own functions and
-those of the same name here, and `batch_finder` of `millstream.storage` has no other way to be short;
-nobody else imports them. Nothing here imports the layers above.
+those of the same name here. `network`, `storage` and `replica` each have modules that choose a
+compiled way for what happens most often. Nothing here imports the layers above: what it has to know
+of their classes it is told.
 
 The environment variable MILLSTREAM_IMPL decides, and is read here only: `python` runs the plain
 twins, `compiled` insists on the kernel, unset or empty takes the kernel when it was built.

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Iterator
 
+    from millstream._accel.selector import Selector
     from millstream.network.connection_quotas import ConnectionQuotas
     from millstream.network.processor import ListenerService, Processor
 
@@ -157,17 +158,18 @@ class Acceptor:
         channel.peer_host, channel.peer_port = host, port
         local = connected.getsockname()
         channel.local_address = (local[0].removeprefix(_IPV4_IN_IPV6), local[1])
-        if self.service.ssl_context is None and find_selector(self._processor) is not None:
-            self._select(channel, connected)
+        selector = None
+        if self.service.ssl_context is None:
+            selector = find_selector(self._processor)
+        if selector is not None:
+            self._select(selector, channel, connected)
             return
         task = self._processor.loop.create_task(self._open(channel, connected))
         self._openings.add(task)
         task.add_done_callback(self._openings.discard)
 
-    def _select(self, channel: KafkaChannel, connected: socket.socket) -> None:
+    def _select(self, selector: Selector, channel: KafkaChannel, connected: socket.socket) -> None:
         """Give the socket to the compiled selector."""
-        selector = self._processor.selector
-        assert selector is not None
         try:
             selector.open(channel, connected, self.service.express)
         except OSError as error:

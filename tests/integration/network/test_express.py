@@ -13,7 +13,7 @@ import pytest
 
 from millstream import _accel
 from millstream.clock import SystemClock
-from millstream.network import SocketServer, SocketServerConfig
+from millstream.network import SocketServer, SocketServerConfig, acceptor
 from millstream.protocol.frame import encode_request
 from millstream.protocol.messages.metadata import MetadataRequest
 from millstream.storage.disk import DiskFileSystem
@@ -202,3 +202,28 @@ class _BrokenFile:
     def truncate(self, size: int) -> None:
         """The same."""
         raise OSError(errno.EIO, "the disk has failed")
+
+
+class _NoRoom:
+    """A selector that can watch no more sockets."""
+
+    def open(self, *_: object) -> None:
+        """Fail as epoll does."""
+        raise OSError(errno.ENOSPC, "too many watches")
+
+
+def test_a_connection_that_cannot_be_watched_is_closed(
+    run: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario() -> None:
+        async with serving(tmp_path) as (_, served):
+            monkeypatch.setattr(acceptor, "find_selector", lambda processor: _NoRoom())
+            client = await served.client()
+            assert await client.is_closed_by_server()
+            assert served.server.quotas.is_full is False
+        assert "it cannot be watched" in caplog.text
+
+    run(scenario())
