@@ -1,0 +1,161 @@
+"""Batches that the sockets' thread takes and sends by itself: a real broker, real threads."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from millstream import Consumer, Producer, TopicPartition
+from millstream.client.producer import kernel
+
+if TYPE_CHECKING:
+    from millstream.testing.embedded import EmbeddedBroker
+    from millstream.testing.pytest_plugin import TopicFactory
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(
+        not kernel.COMPILED or sys.platform != "linux",
+        reason="only the compiled accumulator and selector have lanes",
+    ),
+]
+
+WAIT_S = 30.0
+
+
+def lanes_of(producer: Producer) -> Any:
+    express = producer._core.sender.express
+    assert express is not None
+    return express
+
+
+def warm_up(producer: Producer, topic: str, partitions: int) -> None:
+    """Have every lane open: the Sender sends the first batch of each partition."""
+    for partition in range(partitions):
+        producer.send(topic, b"warm", partition=partition).result(WAIT_S)
+    until(lambda: len(lanes_of(producer)._open) == partitions)
+
+
+def until(is_so: Any) -> None:
+    pause = threading.Event()
+    for _ in range(int(WAIT_S / 0.01)):
+        if is_so():
+            return
+        pause.wait(0.01)
+    pytest.fail("it did not come to that")
+
+
+def read_all(broker: EmbeddedBroker, topic: str, partitions: int, count: int) -> list[Any]:
+    places = [TopicPartition(topic, index) for index in range(partitions)]
+    found: list[Any] = []
+    with Consumer(broker.bootstrap_servers, auto_offset_reset="earliest") as consumer:
+        consumer.assign(places)
+        while len(found) < count:
+            polled = consumer.poll(timeout=5.0)
+            assert polled, f"{len(found)} of {count} records"
+            found += polled
+        found += consumer.poll(timeout=0.2)
+    return found
+
+
+def test_after_the_first_batch_the_sender_sends_nothing_itself(
+    millstream_broker: EmbeddedBroker, millstream_topic: TopicFactory
+) -> None:
+    topic = millstream_topic(partitions=2)
+    with Producer(millstream_broker.bootstrap_servers, linger=0.001) as producer:
+        warm_up(producer, topic, 2)
+        by_python: list[Any] = []
+        producer._core.sender._send = by_python.append  # type: ignore[assignment, method-assign]  # to see it used
+
+        handles = [producer.send(topic, b"%d" % n, partition=n % 2) for n in range(100)]
+        producer.flush(WAIT_S)
+
+        assert [handle.result().offset for handle in handles[::2]] == list(range(1, 51))
+        assert by_python == []
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+def test_nothing_is_lost_or_reordered_while_connections_break(
+    millstream_broker: EmbeddedBroker, millstream_topic: TopicFactory, idempotent: bool
+) -> None:
+    topic = millstream_topic(partitions=3)
+    count, breaks = 4000, 12
+    settings: dict[str, Any] = {"enable_idempotence": idempotent}
+    if not idempotent:
+        # Without numbers, order and retries go together with one request at a time only.
+        settings["max_in_flight_requests_per_connection"] = 1
+    with Producer(
+        millstream_broker.bootstrap_servers,
+        linger=0.001,
+        batch_size=2000,
+        reconnect_backoff=0.01,
+        **settings,
+    ) as producer:
+        warm_up(producer, topic, 3)
+        pause = threading.Event()
+
+        def send(partition: int) -> None:
+            for number in range(count):
+                producer.send(topic, b"%d" % number, partition=partition)
+                if number % 100 == 0:
+                    pause.wait(0.01)
+
+        with ThreadPoolExecutor(3) as pool:
+            sending = [pool.submit(send, partition) for partition in range(3)]
+            for _ in range(breaks):
+                pause.wait(0.03)
+                millstream_broker.disconnect_clients()
+            for each in sending:
+                each.result(WAIT_S)
+        producer.flush(WAIT_S)
+
+    found: dict[int, list[int]] = {0: [], 1: [], 2: []}
+    for record in read_all(millstream_broker, topic, 3, 3 * (count + 1)):
+        if record.value != b"warm":
+            found[record.partition].append(int(record.value))
+    for numbers in found.values():
+        # Whether an answer was lost with its connection cannot be known without numbers.
+        kept = numbers if idempotent else list(dict.fromkeys(numbers))
+        assert kept == list(range(count))
+
+
+def test_closing_sends_what_lingers(
+    millstream_broker: EmbeddedBroker, millstream_topic: TopicFactory
+) -> None:
+    topic = millstream_topic()
+    with Producer(millstream_broker.bootstrap_servers, linger=60.0) as producer:
+        handle = producer.send(topic, b"first")
+        producer.flush(WAIT_S)
+        until(lambda: len(lanes_of(producer)._open) == 1)
+        handle = producer.send(topic, b"last")
+
+    assert handle.result(0).offset == 1
+
+
+def test_a_full_buffer_empties_and_those_who_wait_go_on(
+    millstream_broker: EmbeddedBroker, millstream_topic: TopicFactory
+) -> None:
+    topic = millstream_topic()
+    with Producer(
+        millstream_broker.bootstrap_servers,
+        linger=60.0,
+        batch_size=10_000,
+        buffer_memory=50_000,
+        max_block=WAIT_S,
+    ) as producer:
+        warm_up_with_flush(producer, topic)
+        handles = [producer.send(topic, b"x" * 1000) for _ in range(2_000)]
+        producer.flush(WAIT_S)
+
+        assert [handle.result().offset for handle in handles] == list(range(1, 2_001))
+        assert producer._core.accumulator.buffered_bytes <= 50_000
+
+
+def warm_up_with_flush(producer: Producer, topic: str) -> None:
+    producer.send(topic, b"warm")
+    producer.flush(WAIT_S)
+    until(lambda: len(lanes_of(producer)._open) == 1)
