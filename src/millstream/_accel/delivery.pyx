@@ -129,6 +129,10 @@ cdef class Delivery:
         batch, index = self._batch.locate(self._index)
         return batch.error_of(index) or self._metadata()
 
+    def mark_seen(self):
+        """Somebody is going to be told: a loss is not one that nobody has looked at."""
+        self._batch.look(self._index)
+
     def __await__(self):
         if not self.done():
             self._batch.look(self._index)
@@ -151,3 +155,18 @@ cdef class Delivery:
             -1 if batch.base_offset < 0 else batch.base_offset + index,
             self._timestamp if batch.log_append_time < 0 else batch.log_append_time,
         )
+
+
+def tell_all(list told not None, on_error):
+    """Call functions of users, each of which is followed by the handle it gets, and forget both.
+
+    An error in one must not keep the others from being called.
+    """
+    cdef Py_ssize_t i
+    for i in range(0, len(told) - 1, 2):
+        function = told[i]
+        try:
+            function(told[i + 1])
+        except Exception:
+            on_error(function)
+    told.clear()

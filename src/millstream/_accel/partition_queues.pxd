@@ -110,6 +110,7 @@ cdef class PartitionQueue:
     cdef public int64_t expected_size
     cdef public object lane
     cdef object _open
+    cdef list told
 
     cdef ms_lanes* _enter(self) noexcept
     cdef void _leave(self, ms_lanes* lanes) noexcept

@@ -283,6 +283,7 @@ cdef class PartitionQueue:
         Py_INCREF(writer)
         self.batches.append(batch)
         self._open = outcome
+        self.told = batch.told
         lanes = self._enter()
         ms_part_add(&self.part, slot)
         self._leave(lanes)

@@ -9,7 +9,7 @@ one's. Relies on the GIL, where there is one: `client.producer.kernel` does not 
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
-from cpython.dict cimport PyDict_GetItem
+from cpython.dict cimport PyDict_GetItemWithError
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.long cimport PyLong_CheckExact
 from cpython.object cimport PyObject
@@ -123,7 +123,7 @@ cdef class RecordAppender:
                 and point_at(value, &value_data, &value_length)):
             return None
         record_bytes = RECORD_OVERHEAD_MAX + max(key_length, 0) + max(value_length, 0)
-        found = PyDict_GetItem(self._known, topic)
+        found = PyDict_GetItemWithError(self._known, topic)
         if found is NULL or record_bytes > self._record_bytes_max:
             return None
         if timestamp is None:
@@ -159,7 +159,8 @@ cdef class RecordAppender:
         delivery._batch = <BatchOutcome>queue._open
         delivery._timestamp = stamp
         if on_delivery is not None:
-            delivery.add_done_callback(on_delivery)
+            queue.told.append(on_delivery)
+            queue.told.append(delivery)
         return delivery
 
     def append(

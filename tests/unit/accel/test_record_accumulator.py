@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.client.producer import kernel
+from millstream.client.producer import delivery, kernel
 
 if not kernel.COMPILED or sys.platform != "linux":
     pytest.skip("the compiled accumulator is not built (make build)", allow_module_level=True)
@@ -128,6 +128,45 @@ def test_handles_know_their_place() -> None:
     assert {handle.result().partition for handle in handles} == {2}
     assert handles[3].exception() is None
     assert handles[3].outcome() == handles[3].result()
+
+
+def test_who_asked_to_be_told_is_told_and_has_seen_a_loss() -> None:
+    accumulator = native_accumulator()
+    told: list[Any] = []
+    unseen = accumulator.append(TOPIC, 0, None, b"x")
+    handles = [
+        accumulator.send(TOPIC, b"y", partition=0, on_delivery=told.append) for _ in range(3)
+    ]
+    batch = accumulator.take(accumulator._topics[TOPIC].partitions[0], 1 << 30, LATER)
+    assert batch is not None
+
+    accumulator.finish(batch)
+    batch.fail(ClientClosed("lost"))
+
+    assert told == handles
+    assert batch.unseen_failures() == 1
+    assert isinstance(unseen.exception(), ClientClosed)
+    assert batch.told == []
+
+
+@pytest.mark.parametrize("tell_all", [kernel.tell_all, delivery.tell_all])
+def test_an_error_of_one_does_not_keep_the_others_from_being_told(tell_all: Any) -> None:
+    heard: list[Any] = []
+    failed: list[Any] = []
+    calls: list[Any] = [heard.append, 1, int, "no number", heard.append, 2]
+
+    tell_all(calls, failed.append)
+
+    assert (heard, failed, calls) == ([1, 2], [int], [])
+
+
+def test_the_way_of_a_producer_that_is_gone_is_shut() -> None:
+    accumulator = native_accumulator()
+    accumulator.bind_send(lambda: None, lambda *_given, **_named: None)
+
+    for arguments in ({"headers": {"h": b"x"}}, {"partition": -1}, {"partition": 1 << 40}):
+        with pytest.raises(ReferenceError):
+            accumulator.send(TOPIC, b"x", **arguments)  # type: ignore[arg-type]  # what is slow
 
 
 @pytest.mark.parametrize("count", [1, 5])

@@ -109,6 +109,10 @@ class Delivery:
         batch, index = self._batch.locate(self._index)
         return batch.error_of(index) or self._metadata()
 
+    def mark_seen(self) -> None:
+        """Somebody is going to be told: a loss is not one that nobody has looked at."""
+        self._batch.look(self._index)
+
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
         if not self.done():
             self._batch.look(self._index)
@@ -124,6 +128,19 @@ class Delivery:
         offset = -1 if batch.base_offset < 0 else batch.base_offset + index
         timestamp = self._timestamp if batch.log_append_time < 0 else batch.log_append_time
         return RecordMetadata(batch.topic, batch.partition, offset, timestamp)
+
+
+def tell_all(told: list[Any], on_error: Callable[[Any], object]) -> None:
+    """Call functions of users, each of which is followed by the handle it gets, and forget both.
+
+    An error in one must not keep the others from being called.
+    """
+    for function, delivery in zip(told[::2], told[1::2], strict=True):
+        try:
+            function(delivery)
+        except Exception:
+            on_error(function)
+    told.clear()
 
 
 class BatchDelivery:

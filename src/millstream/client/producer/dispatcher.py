@@ -22,7 +22,12 @@ def call_safely(function: Callable[..., object], *arguments: Any) -> None:
     try:
         function(*arguments)
     except Exception:
-        _logger.exception("A callback of the producer raised: %r", function)
+        log_failure(function)
+
+
+def log_failure(function: Callable[..., object]) -> None:
+    """Write down what a user's function has just raised."""
+    _logger.exception("A callback of the producer raised: %r", function)
 
 
 class DispatcherThread:

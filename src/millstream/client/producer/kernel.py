@@ -21,6 +21,7 @@ __all__ = [
     "Delivery",
     "PartitionQueue",
     "TopicQueues",
+    "tell_all",
 ]
 
 
@@ -38,12 +39,12 @@ COMPILED: bool = _is_built()
 """Whether records take the compiled way."""
 
 if TYPE_CHECKING or not COMPILED:
-    from millstream.client.producer.delivery import BatchOutcome, Delivery
+    from millstream.client.producer.delivery import BatchOutcome, Delivery, tell_all
     from millstream.client.producer.partition_queues import PartitionQueue, TopicQueues
 
     AccumulatorLock = threading.Lock
 else:
-    from millstream._accel.delivery import BatchOutcome, Delivery, bind_results
+    from millstream._accel.delivery import BatchOutcome, Delivery, bind_results, tell_all
     from millstream._accel.partition_queues import AccumulatorLock, PartitionQueue, TopicQueues
 
     bind_results(delivery.until_done, RecordMetadata)

@@ -12,7 +12,8 @@ import threading
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
-from millstream.client.producer.kernel import BatchOutcome
+from millstream.client.producer.dispatcher import log_failure
+from millstream.client.producer.kernel import BatchOutcome, tell_all
 from millstream.errors import InvalidRecord
 from millstream.records.batch import RecordBatch
 from millstream.records.compression import Compression, compress
@@ -67,6 +68,7 @@ class ProducerBatch(BatchOutcome):
         "records",
         "reserved",
         "retry_at_ms",
+        "told",
         "wakeups",
         "writer",
     )
@@ -107,6 +109,9 @@ class ProducerBatch(BatchOutcome):
         """Which record of the batch it was split from is its first."""
         self.wakeups: dict[Any, Any] | None = None
         """For `delivery`: what is to be woken, by event loop."""
+        self.told: list[Any] = []
+        """Functions of users to be told at the end, each followed by the handle it gets: of the
+        compiled way of a record, which adds to it while the batch is open."""
         self._parent: ProducerBatch | None = None
         self._parts_left = 0
         self._completions = completions
@@ -234,6 +239,7 @@ class ProducerBatch(BatchOutcome):
             self.error = error
             self.record_errors = record_errors or {}
             self.is_done = True
+            self._see_told()
             self._completions.note_failure(self)
         self._tell()
 
@@ -243,6 +249,9 @@ class ProducerBatch(BatchOutcome):
         with self._completions.lock:
             listeners, self._listeners = self._listeners, []
             callbacks, self._callbacks = self._callbacks, []
+            told, self.told = self.told, []
+        if told:
+            self._completions.dispatcher.submit(tell_all, told, log_failure)
         if callbacks:
             self._completions.dispatcher.submit(run_callbacks, callbacks)
         for listener in listeners:
@@ -305,6 +314,14 @@ class ProducerBatch(BatchOutcome):
     def look(self, index: int) -> None:
         """Somebody learns, or waits to learn, what became of a record."""
         self._looked_at.add(index)
+
+    def _see_told(self) -> None:
+        """Who is going to be told has looked."""
+        root = self
+        while root._parent is not None:
+            root = root._parent
+        for delivery in root.told[1::2]:
+            delivery.mark_seen()
 
     def look_away(self, index: int) -> None:
         """They did not wait for it after all."""
