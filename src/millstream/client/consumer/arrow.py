@@ -42,9 +42,13 @@ class ArrowBatch:
         pyarrow: Any = imported("pyarrow")
         return pyarrow.record_batch(self)
 
-    def to_pandas(self) -> Any:
-        """A `pandas.DataFrame`."""
-        return self.to_arrow().to_pandas()
+    def to_pandas(self, *, arrow_backed: bool = False) -> Any:
+        """A `pandas.DataFrame`: keys and values are bytes objects, headers are Arrow's.
+
+        With `arrow_backed` every column keeps Arrow's memory (`pandas.ArrowDtype`): next to free,
+        but without `.str` on bytes.
+        """
+        return to_pandas(self.to_arrow(), arrow_backed=arrow_backed)
 
     def to_polars(self) -> Any:
         """A `polars.DataFrame`."""
@@ -53,6 +57,21 @@ class ArrowBatch:
 
     def __repr__(self) -> str:
         return f"ArrowBatch(topic={self.topic!r}, rows={len(self)})"
+
+
+def to_pandas(table: Any, *, arrow_backed: bool) -> Any:
+    """A data frame of a pyarrow batch or table.
+
+    Lists of headers as Python objects would cost more than all the rest, most of them for nothing
+    as most records have none; and looking for equal keys costs more than making them twice.
+    """
+    pandas: Any = imported("pandas")
+    pyarrow: Any = imported("pyarrow")
+
+    def dtype(kind: Any) -> Any:
+        return pandas.ArrowDtype(kind) if arrow_backed or pyarrow.types.is_list(kind) else None
+
+    return table.to_pandas(types_mapper=dtype, deduplicate_objects=False)
 
 
 def imported(name: str) -> Any:

@@ -10,7 +10,7 @@ from datetime import UTC
 from typing import TYPE_CHECKING, Any, Final
 
 from millstream.client.config import settings_from_kwargs
-from millstream.client.consumer.arrow import ArrowBatch, imported
+from millstream.client.consumer.arrow import ArrowBatch, imported, to_pandas
 from millstream.client.consumer.bounds import Ends, Span, bound_of, offset_of
 from millstream.client.consumer.config import ConsumerConfig
 from millstream.client.consumer.face import to_timestamp
@@ -227,9 +227,9 @@ class TopicRead:
         """A `pyarrow.Table`."""
         return self._read_all(imported("pyarrow").table)
 
-    def to_pandas(self) -> Any:
-        """A `pandas.DataFrame`."""
-        return self.to_arrow().to_pandas()
+    def to_pandas(self, *, arrow_backed: bool = False) -> Any:
+        """A `pandas.DataFrame`; see `ArrowBatch.to_pandas`."""
+        return to_pandas(self.to_arrow(), arrow_backed=arrow_backed)
 
     def to_polars(self) -> Any:
         """A `polars.DataFrame`."""

@@ -23,7 +23,7 @@ from millstream.client.consumer.starting_point import (
 )
 from millstream.client.isolation import Isolation
 from millstream.errors import InvalidArgument
-from millstream.records.kernel import ArrowRecordsBuilder, ConsumerRecord
+from millstream.records.kernel import ArrowRecordsBuilder, BatchWriter, ConsumerRecord
 from millstream.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -221,6 +221,26 @@ def test_an_arrow_batch_is_what_arrow_takes() -> None:
     assert pa.record_batch(batch).num_columns == 6
     assert pa.schema(batch).names[0] == "key"
     assert repr(batch) == "ArrowBatch(topic='orders', rows=0)"
+
+
+def test_a_data_frame_has_bytes_and_headers() -> None:
+    writer = BatchWriter()
+    writer.append(1_000, b"k", b"v", [("h", b"1")])
+    writer.append(2_000, None, None)
+    builder = ArrowRecordsBuilder()
+    builder.append(bytes(writer.body()), 2, 7, 1_000)
+
+    batch = ArrowBatch("orders", builder.finish())
+    frame, backed = batch.to_pandas(), batch.to_pandas(arrow_backed=True)
+
+    assert frame["value"].str.decode("utf-8")[0] == "v"
+    assert str(backed["value"].dtype) == "binary[pyarrow]"
+    assert backed["value"][0] == b"v"
+    assert frame["key"].tolist() == [b"k", None]
+    assert frame["value"].tolist() == [b"v", None]
+    assert [list(each) for each in frame["headers"]] == [[{"key": "h", "value": b"1"}], []]
+    assert frame["offset"].tolist() == [7, 8]
+    assert str(frame["timestamp"][1]) == "1970-01-01 00:00:02+00:00"
 
 
 def test_a_package_that_is_not_installed_is_named() -> None:
