@@ -72,9 +72,9 @@ class TestWhatIsSent:
     def test_every_version_is_a_request_as_others_make_it(
         self, bench: LaneBench, version: int
     ) -> None:
-        assert bench.open(version=version, sequence=41)
         bench.send(b"first")
         bench.send(b"second")
+        assert bench.open(version=version, sequence=41)
 
         correlation_id, request = bench.receive()
 
@@ -91,10 +91,10 @@ class TestWhatIsSent:
 
     def test_its_bytes_are_those_that_python_would_have_sealed(self, bench: LaneBench) -> None:
         writer = BatchWriter()
-        assert bench.open(sequence=5)
         for number in range(20):
             bench.send(b"%d" % number)
             writer.append(1000, None, b"%d" % number)
+        assert bench.open(sequence=5)
 
         _, request = bench.receive()
 

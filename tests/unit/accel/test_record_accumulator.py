@@ -166,7 +166,7 @@ def test_the_way_of_a_producer_that_is_gone_is_shut() -> None:
 
     for arguments in ({"headers": {"h": b"x"}}, {"partition": -1}, {"partition": 1 << 40}):
         with pytest.raises(ReferenceError):
-            accumulator.send(TOPIC, b"x", **arguments)  # type: ignore[arg-type]  # what is slow
+            accumulator.send(TOPIC, b"x", **arguments)
 
 
 @pytest.mark.parametrize("count", [1, 5])
