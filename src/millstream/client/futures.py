@@ -6,7 +6,6 @@ the wait) or in an event loop.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import threading
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar, cast
 from millstream.errors import ClientError, OperationTimeout
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable, Generator
 
 T = TypeVar("T")
@@ -66,6 +66,8 @@ class Waiter(Generic[T]):
 
     def __await__(self) -> Generator[object, None, T]:
         if not self._is_done:
+            import asyncio  # Whoever awaits has it; whoever blocks need not pay for it.
+
             loop = asyncio.get_running_loop()
             arrived: asyncio.Future[None] = loop.create_future()
 

@@ -7,21 +7,25 @@ request. Nothing here knows what a request means.
 
 from __future__ import annotations
 
-from millstream.network.config import SocketServerConfig
-from millstream.network.endpoint import Endpoint, SecurityProtocol
-from millstream.network.request import (
-    CLOSE,
-    NO_RESPONSE,
-    PENDING,
-    Connection,
-    FileRegion,
-    Outcome,
-    Request,
-    RequestHandler,
-    Response,
-    header_versions,
-)
-from millstream.network.socket_server import SocketServer
+import importlib
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from millstream.network.config import SocketServerConfig
+    from millstream.network.endpoint import Endpoint, SecurityProtocol
+    from millstream.network.request import (
+        CLOSE,
+        NO_RESPONSE,
+        PENDING,
+        Connection,
+        FileRegion,
+        Outcome,
+        Request,
+        RequestHandler,
+        Response,
+        header_versions,
+    )
+    from millstream.network.socket_server import SocketServer
 
 __all__ = [
     "CLOSE",
@@ -39,3 +43,21 @@ __all__ = [
     "SocketServerConfig",
     "header_versions",
 ]
+
+_MODULES: Final = {
+    "Endpoint": "endpoint",
+    "SecurityProtocol": "endpoint",
+    "SocketServer": "socket_server",
+    "SocketServerConfig": "config",
+}
+"""Where names live; all others are in `request`."""
+
+
+def __getattr__(name: str) -> object:
+    # Clients need the modules beside this one, and neither the server nor asyncio.
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = importlib.import_module(f"{__name__}.{_MODULES.get(name, 'request')}")
+    found: object = getattr(module, name)
+    globals()[name] = found
+    return found

@@ -124,6 +124,12 @@ class BrokerDirectory:
             if link.is_member and link.last_failure and link.state is not LinkState.READY
         ]
 
+    def failure_counts(self) -> dict[int, int]:
+        """How often in a row each member could not be connected to."""
+        return {
+            link.node_id: link.reconnect_failures for link in self._links.values() if link.is_member
+        }
+
     def is_cut_off(self) -> bool:
         """Whether every member has refused a new connection after it had failed before."""
         return all(

@@ -14,6 +14,7 @@ from millstream.client.admin.cluster import (
     ClusterDescription,
     FeatureUpdate,
     QuorumDescription,
+    QuorumEndpoint,
     QuorumReplica,
 )
 from millstream.client.admin.configs import Append, ConfigEntry, ConfigResource, Subtract
@@ -79,6 +80,7 @@ __all__ = [
     "ProducerIdAndEpoch",
     "ProducerState",
     "QuorumDescription",
+    "QuorumEndpoint",
     "QuorumReplica",
     "QuotaEntity",
     "QuotaFilter",

@@ -39,6 +39,7 @@ class Admin(BlockingFace):
     list_client_metrics_resources = blocking(AdminOperations.list_client_metrics_resources)
 
     # The cluster.
+    connect = blocking(AdminOperations.connect)
     describe_cluster = blocking(AdminOperations.describe_cluster)
     describe_features = blocking(AdminOperations.describe_features)
     update_features = blocking(AdminOperations.update_features)

@@ -39,6 +39,7 @@ class AsyncAdmin(AwaitingFace):
     list_client_metrics_resources = awaiting(AdminOperations.list_client_metrics_resources)
 
     # The cluster.
+    connect = awaiting(AdminOperations.connect)
     describe_cluster = awaiting(AdminOperations.describe_cluster)
     describe_features = awaiting(AdminOperations.describe_features)
     update_features = awaiting(AdminOperations.update_features)

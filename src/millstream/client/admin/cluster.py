@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from millstream.client.admin.operations import Operations, error_or, raise_for
@@ -70,6 +70,15 @@ class ClusterDescription:
 
 
 @dataclass(frozen=True, slots=True)
+class QuorumEndpoint:
+    """A listener of a node of the quorum."""
+
+    listener: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
 class QuorumReplica:
     """A voter or observer of the quorum."""
 
@@ -89,6 +98,8 @@ class QuorumDescription:
     high_watermark: int
     voters: tuple[QuorumReplica, ...]
     observers: tuple[QuorumReplica, ...]
+    endpoints: Mapping[int, tuple[QuorumEndpoint, ...]] = field(default_factory=dict)
+    """Where each node takes the requests of the quorum, as far as the broker tells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +112,14 @@ class FeatureUpdate:
 
 class ClusterOperations(Operations):
     """Operations on the cluster."""
+
+    async def connect(self, *, timeout: float | None = None) -> None:
+        """Find a broker; BootstrapFailed as soon as each address that was given has failed.
+
+        Other calls do it by themselves, and try until their time is over: a broker may be just
+        starting. This is for who would rather know now that an address is wrong.
+        """
+        await self._wait_for_brokers(timeout, is_patient=False)
 
     async def describe_cluster(
         self, *, include_fenced_brokers: bool = False, timeout: float | None = None
@@ -187,6 +206,12 @@ class ClusterOperations(Operations):
             told.high_watermark,
             tuple(map(_replica, told.current_voters)),
             tuple(map(_replica, told.observers)),
+            {
+                node.node_id: tuple(
+                    QuorumEndpoint(each.name, each.host, each.port) for each in node.listeners
+                )
+                for node in answer.nodes
+            },
         )
 
     async def unregister_broker(self, node_id: int, *, timeout: float | None = None) -> None:

@@ -53,6 +53,8 @@ class GroupDescription:
     protocol_type: str = _CONSUMER
     epoch: int | None = None
     assignment_epoch: int | None = None
+    coordinator: int | None = None
+    """The broker that coordinates it."""
 
 
 class GroupDescriptions:

@@ -69,7 +69,8 @@ _TOPIC_NAMES_UNTIL: Final = 9
 class ShareOffset:
     """Where a share group begins in a partition."""
 
-    start_offset: int
+    start_offset: int | None
+    """The first record that may still be delivered; None before anybody has read."""
     leader_epoch: int | None
     lag: int | None
     """How many records are not done with; None if the broker does not tell."""
@@ -349,9 +350,9 @@ class GroupOffsetOperations(Operations):
             for each in topic.partitions:
                 if each.error_code:
                     return error_for_code(each.error_code, each.error_message)
-                if name is not None and each.start_offset >= 0:
+                if name is not None:
                     found[TopicPartition(name, each.partition_index)] = ShareOffset(
-                        each.start_offset,
+                        each.start_offset if each.start_offset >= 0 else None,
                         each.leader_epoch if each.leader_epoch >= 0 else None,
                         each.lag if each.lag >= 0 else None,
                     )

@@ -6,7 +6,7 @@ protocol has is None or empty in the others.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from millstream.client.admin.group_descriptions import (
@@ -14,6 +14,7 @@ from millstream.client.admin.group_descriptions import (
     GroupDescriptions,
 )
 from millstream.client.admin.operations import Operations, error_or, raise_for
+from millstream.client.admin.outcomes import Outcomes
 from millstream.client.admin.partitions import require_version
 from millstream.client.router import Coordinator, Node
 from millstream.errors import GroupIdNotFound, MillstreamError, UnsupportedVersion
@@ -42,7 +43,6 @@ from millstream.protocol.messages.share_group_describe import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from millstream.client.admin.outcomes import Outcomes
     from millstream.client.router import Target
 
 GroupType: TypeAlias = Literal["classic", "consumer", "share", "streams"]
@@ -61,6 +61,8 @@ class GroupListing:
     state: str
     protocol_type: str
     """What its members are: "consumer", or "connect" and the like."""
+    coordinator: int | None = None
+    """The broker that coordinates it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,11 @@ class GroupOperations(Operations):
             return {
                 nodes[0]: [
                     GroupListing(
-                        name, each.group_type.lower(), each.group_state, each.protocol_type
+                        name,
+                        each.group_type.lower(),
+                        each.group_state,
+                        each.protocol_type,
+                        nodes[0],
                     )
                     for each in answer.groups
                     if (name := self._names.from_wire(each.group_id)) is not None
@@ -130,7 +136,14 @@ class GroupOperations(Operations):
             if not rest:
                 break
             found = _merged(asked, found, await others(rest, descriptions, timeout))
-        return found
+        return Outcomes(
+            {
+                name: replace(each, coordinator=self._runtime.router.coordinator("group", wire))
+                for name, each in found.results.items()
+                if (wire := self._names.to_wire(name))
+            },
+            found.errors,
+        )
 
     async def describe_group(self, group: str, *, timeout: float | None = None) -> GroupDescription:
         """State, members and assignments of a group."""

@@ -118,21 +118,28 @@ class Operations:
 
     async def _brokers(self, timeout: float | None) -> list[int]:
         """The ids of all brokers, once they are known."""
-        metadata = self._runtime.metadata
-        if not metadata.snapshot.brokers:
+        await self._wait_for_brokers(timeout, is_patient=True)
+        return sorted(self._runtime.metadata.snapshot.brokers)
+
+    async def _wait_for_brokers(self, timeout: float | None, *, is_patient: bool) -> None:
+        """Wait until a broker has told of the others; who has no patience asks nobody twice."""
+        if not self._runtime.metadata.snapshot.brokers:
             step: Step[None] = Step()
-            _WaitForBrokers(self._runtime, step, self._until(timeout)).start()
+            _WaitForBrokers(self._runtime, step, self._until(timeout), is_patient).start()
             await step
-        return sorted(metadata.snapshot.brokers)
 
 
 class _WaitForBrokers:
     """An actor that waits for the first metadata."""
 
-    def __init__(self, runtime: ClientRuntime, step: Step[None], until_ms: int) -> None:
+    def __init__(
+        self, runtime: ClientRuntime, step: Step[None], until_ms: int, is_patient: bool
+    ) -> None:
         self._runtime = runtime
         self._step = step
         self._until_ms = until_ms
+        self._is_patient = is_patient
+        self._failures_before = runtime.network.failure_counts()
 
     def start(self) -> None:
         self._runtime.add(self)
@@ -142,13 +149,19 @@ class _WaitForBrokers:
             self._runtime.remove(self)
             self._step.set_result(None)
             return None
-        if now_ms >= self._until_ms:
+        if now_ms >= self._until_ms or not (self._is_patient or self._has_hope()):
             self._runtime.remove(self)
             failure = self._runtime.metadata.failure()
             assert failure is not None
             self._step.set_error(failure)
             return None
         return self._until_ms
+
+    def _has_hope(self) -> bool:
+        """Whether there is an address that has not failed since."""
+        before = self._failures_before
+        counts = self._runtime.network.failure_counts()
+        return any(count <= before.get(node_id, 0) for node_id, count in counts.items())
 
 
 def raise_for(answer: Message) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from millstream.client.admin.operations import Operations, error_or
+from millstream.client.admin.outcomes import Outcomes
 from millstream.client.router import ANY, CONTROLLER
 from millstream.errors import InvalidArgument, MillstreamError, error_for_code
 from millstream.network.network_client import VersionedRequest
@@ -42,7 +43,6 @@ from millstream.types import Uuid
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from millstream.client.admin.outcomes import Outcomes
     from millstream.protocol.messages.create_topics import CreatableTopicResult
     from millstream.protocol.messages.metadata import MetadataResponseTopic
 
@@ -199,9 +199,11 @@ class TopicOperations(Operations):
         return sorted(listed, key=lambda each: each.name)
 
     async def describe_topics(
-        self, topics: Iterable[str], *, timeout: float | None = None
+        self, topics: Iterable[str] | None = None, *, timeout: float | None = None
     ) -> Outcomes[str, TopicDescription]:
-        """Who has the partitions of topics, and who leads them."""
+        """Who has the partitions of topics, and who leads them; of all if none are named."""
+        if topics is None:
+            return await self._describe_all_topics(timeout)
 
         def request(names: Sequence[str]) -> MetadataRequest:
             listed = [MetadataRequestTopic(name=self._names.to_wire(each)) for each in names]
@@ -217,6 +219,19 @@ class TopicOperations(Operations):
             }
 
         return await self._each(topics, lambda _: ANY, request, read, timeout)
+
+    async def _describe_all_topics(self, timeout: float | None) -> Outcomes[str, TopicDescription]:
+        request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+        answer = await self._call(request, ANY, MetadataResponse, timeout)
+        found = {
+            name: _described(each, name)
+            for each in sorted(answer.topics, key=lambda each: each.name or "")
+            if (name := self._names.from_wire(each.name or "")) is not None
+        }
+        return Outcomes(
+            {name: each for name, each in found.items() if isinstance(each, TopicDescription)},
+            {name: each for name, each in found.items() if isinstance(each, MillstreamError)},
+        )
 
     async def create_partitions(
         self,

@@ -53,6 +53,8 @@ class TransactionListing:
     transactional_id: str
     producer_id: int
     state: str
+    coordinator: int | None = None
+    """The broker that coordinates it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,8 @@ class TransactionDescription:
     started_ms: int | None
     """When the transaction began, in milliseconds since 1970; None if none is open."""
     partitions: frozenset[TopicPartition]
+    coordinator: int | None = None
+    """The broker that coordinates it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +132,7 @@ class TransactionOperations(Operations):
             raise_for(answer)
             return {
                 nodes[0]: [
-                    TransactionListing(name, each.producer_id, each.transaction_state)
+                    TransactionListing(name, each.producer_id, each.transaction_state, nodes[0])
                     for each in answer.transaction_states
                     if (name := self._names.from_wire(each.transactional_id)) is not None
                 ]
@@ -286,6 +290,7 @@ class TransactionOperations(Operations):
             told.transaction_timeout_ms,
             _or_none(told.transaction_start_time_ms),
             partitions,
+            self._runtime.router.coordinator("transaction", told.transactional_id),
         )
 
 

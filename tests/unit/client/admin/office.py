@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from millstream.client.admin.all_operations import AdminOperations
+from millstream.client.admin.config import AdminConfig
 from millstream.client.admin.tasks import start
 from millstream.client.futures import Waiter
+from millstream.client.runtime import ClientRuntime
 from millstream.protocol.api import ApiKey
 from millstream.protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse
 from millstream.protocol.messages.find_coordinator import Coordinator
@@ -28,7 +31,10 @@ class Office:
         self, *, environment: str | None = None, versions: dict[ApiKey, VersionRange] | None = None
     ) -> None:
         self.cluster = ScriptedCluster(broker_count=3, versions=versions)
-        self.runtime = self.cluster.runtime(environment=environment)
+        config = AdminConfig(bootstrap_servers=("broker1:9092",), environment=environment)
+        self.runtime = ClientRuntime(
+            self.cluster, self.cluster.clock, config, Random(1), separate_coordinators=False
+        )
         self.operations = AdminOperations(self.runtime)
         self.done_ms = -1
         """When the last operation ended."""
