@@ -1,0 +1,1 @@
+"""Clients' members of groups against the group coordinator, in virtual time, from a seed."""
