@@ -2,7 +2,8 @@
 
 Starts a broker in this process, writes and reads sensor readings with confluent-kafka, which is
 librdkafka and knows nothing of Millstream, restarts the broker and finds everything again. Then
-`demo_batches` shows what went over the wire. With `--keep` the broker stays until Ctrl-C.
+`demo_clients` does the same with our own clients, and `demo_batches` shows what went over the wire.
+With `--keep` the broker stays until Ctrl-C.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from millstream import __version__, _accel
 from millstream.testing import EmbeddedBroker
 from tools.demo_batches import sensor_readings, show_codecs, show_speed
+from tools.demo_clients import show_own_clients
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -128,8 +130,8 @@ def show_connections(address: str, *, is_kept: bool) -> None:
         print(f"  .venv/bin/millstream server start --data /tmp/millstream --listen {address}")
         print("\nand from another terminal, with any Kafka client:\n")
     code = (
-        "from confluent_kafka import Producer as P; "
-        f"p = P({{'bootstrap.servers': '{address}'}}); p.produce('{TOPIC}', 'hello'); p.flush()"
+        "from millstream import Producer as P; "
+        f"p = P('{address}'); print(p.send('{TOPIC}', 'hello').result()); p.close()"
     )
     print(f"  export MILLSTREAM_BOOTSTRAP_SERVER={address}")
     print(f"  .venv/bin/millstream topics create {TOPIC} --partitions {PARTITIONS} --if-not-exists")
@@ -158,6 +160,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"\nA Kafka broker, in this process, ready in {ms:.0f} ms: {broker.bootstrap_servers}"
         )
         show_client(broker, rows)
+        show_own_clients(broker, rows, PARTITIONS)
         show_codecs(rows[:BATCH_RECORD_COUNT])
         show_speed(rows[:BATCH_RECORD_COUNT])
         show_connections(broker.bootstrap_servers, is_kept=options.keep)
