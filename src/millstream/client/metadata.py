@@ -180,9 +180,7 @@ class Metadata:
         if self.snapshot.brokers:
             return None
         reasons = "; ".join(self._network.failures() or [", ".join(map(str, self._bootstrap))])
-        return BootstrapFailed(
-            f"no broker reachable: {reasons}. Check the bootstrap addresses and that a broker runs"
-        )
+        return BootstrapFailed(f"no broker reachable (check the bootstrap addresses): {reasons}")
 
     # Inside.
 

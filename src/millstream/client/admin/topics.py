@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from millstream.client.admin.operations import Operations, error_or
 from millstream.client.admin.outcomes import Outcomes
 from millstream.client.router import ANY, CONTROLLER
-from millstream.errors import InvalidArgument, MillstreamError, error_for_code
+from millstream.errors import (
+    InvalidArgument,
+    MillstreamError,
+    UnsupportedVersion,
+    error_for_code,
+)
 from millstream.network.network_client import VersionedRequest
 from millstream.protocol.api import ApiKey
 from millstream.protocol.messages.create_partitions import (
@@ -49,6 +54,7 @@ if TYPE_CHECKING:
 ReplicaAssignment: TypeAlias = Mapping[int, Sequence[int]]
 """The brokers of each partition, by its index; the first is preferred as leader."""
 
+_DEFAULTS_FROM: Final = 4
 _DELETE_BY_STATE_FROM: Final = 6
 
 
@@ -122,11 +128,21 @@ class TopicOperations(Operations):
         wanted = {each.name: self._creatable(each) for each in topics}
         limit_ms = self._brokers_limit_ms(timeout)
 
-        def request(names: Sequence[str]) -> CreateTopicsRequest:
+        def request(names: Sequence[str]) -> VersionedRequest:
             listed = [wanted[each] for each in names]
-            return CreateTopicsRequest(
-                topics=listed, timeout_ms=limit_ms, validate_only=validate_only
-            )
+            needs_defaults = any(_takes_defaults(each) for each in listed)
+
+            def build(version: int) -> CreateTopicsRequest:
+                if needs_defaults and version < _DEFAULTS_FROM:
+                    raise UnsupportedVersion(
+                        "CreateTopics: give partitions and replication factor; "
+                        "the broker is too old to have defaults for them"
+                    )
+                return CreateTopicsRequest(
+                    topics=listed, timeout_ms=limit_ms, validate_only=validate_only
+                )
+
+            return VersionedRequest(ApiKey.CREATE_TOPICS, build)
 
         def read(
             answer: CreateTopicsResponse, _names: Sequence[str]
@@ -290,6 +306,10 @@ class TopicOperations(Operations):
                 for name, value in topic.config.items()
             ],
         )
+
+
+def _takes_defaults(topic: CreatableTopic) -> bool:
+    return not topic.assignments and -1 in (topic.num_partitions, topic.replication_factor)
 
 
 def setting_text(value: object) -> str | None:

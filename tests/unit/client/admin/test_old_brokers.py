@@ -13,6 +13,7 @@ from millstream.errors import GroupIdNotFound, UnsupportedVersion
 from millstream.protocol.api import ApiKey
 from millstream.protocol.messages import (
     AlterPartitionReassignmentsResponse,
+    CreateTopicsResponse,
     DeleteTopicsResponse,
     DescribeGroupsResponse,
     ElectLeadersResponse,
@@ -33,6 +34,7 @@ from millstream.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignmentTopicPartition,
     ConsumerProtocolSubscription,
 )
+from millstream.protocol.messages.create_topics import CreatableTopicResult
 from millstream.protocol.messages.delete_topics import DeletableTopicResult
 from millstream.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from millstream.protocol.messages.elect_leaders import PartitionResult, ReplicaElectionResult
@@ -66,6 +68,20 @@ KAFKA_2_1 = {
     ApiKey.LEAVE_GROUP: VersionRange(0, 2),
 }
 A0 = TopicPartition("a", 0)
+
+
+def test_a_broker_without_defaults_wants_the_numbers() -> None:
+    office = Office(versions={**KAFKA_2_1, ApiKey.CREATE_TOPICS: VersionRange(0, 3)})
+    office.answers(
+        ApiKey.CREATE_TOPICS, CreateTopicsResponse(topics=[CreatableTopicResult(name="a")])
+    )
+
+    with pytest.raises(UnsupportedVersion, match="give partitions and replication factor"):
+        office.run(office.operations.create_topic("a"))
+    created = office.run(office.operations.create_topic("a", partitions=1, replication_factor=1))
+
+    assert created.topic_id is None
+    assert created.partitions is None
 
 
 def test_topics_are_deleted_by_name() -> None:
