@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from millstream.coordinator.decision import Caller
@@ -57,6 +58,8 @@ class SimLink:
         self._up_ms = 0
         self._orders: dict[int, OnDone] = {}
         self._next_order = 1
+        self.deaf_until_ms = 0
+        """Until then the member's process cannot run; what was ordered is sent all the same."""
 
     # A `Link`.
 
@@ -131,10 +134,11 @@ class SimLink:
         self._queue.clear()
         self._orders.clear()
         error = BrokerUnreachable("the connection broke")
-        for each in queued:
-            each.on_done(error, self._world.now_ms)
-        for on_response in orders:
-            on_response(error, self._world.now_ms)
+        for on_done in [each.on_done for each in queued] + orders:
+            self._hand_over(partial(self._fail, on_done, error))
+
+    def _fail(self, on_done: OnDone, error: MillstreamError) -> None:
+        on_done(error, self._world.now_ms)
 
     def _serve(self) -> None:
         if self._is_busy or not self._queue:
@@ -170,8 +174,17 @@ class SimLink:
         assert not isinstance(answer, ApiError)
         asked = self._queue.popleft()
         self._is_busy = False
-        asked.on_done(answer, self._world.now_ms)
+        self._hand_over(lambda: asked.on_done(answer, self._world.now_ms))
         self._serve()
+
+    def _hand_over(self, call: Callable[[], None]) -> None:
+        """Tell the member, unless its process cannot run: then when it can, in order."""
+        if self._world.now_ms >= self.deaf_until_ms:
+            call()
+        else:
+            self._world.after(
+                self.deaf_until_ms - self._world.now_ms, lambda: self._hand_over(call)
+            )
 
 
 def caller_of(message: Message) -> Caller:

@@ -46,6 +46,7 @@ CALM_MS = 180_000
 """Longer than sessions of members that crashed, and the rebalances after them."""
 LISTENER_MAX_MS = 2_000
 MEMBERS_MAX = 6
+DEAF_MAX_MS = 20_000
 KINDS = ("range", "roundrobin", "sticky", "cooperative-sticky", "consumer")
 
 
@@ -80,8 +81,15 @@ class SimMember:
         self._world.after(wait_ms, lambda: self._acknowledge(event))
 
     def _acknowledge(self, event: RebalanceEvent) -> None:
-        if self.is_alive:
+        if self.is_deaf:
+            self._world.after(1_000, lambda: self._acknowledge(event))
+        elif self.is_alive:
             self._handover.acknowledge(event, self._world.now_ms)
+
+    @property
+    def is_deaf(self) -> bool:
+        """Whether its process cannot run now."""
+        return self._world.now_ms < self.link.deaf_until_ms
 
     def on_group_error(self, error: MillstreamError) -> None:
         self.errors.append(error)
@@ -181,7 +189,11 @@ class SimWorld:
         return None if due_ms is None else max(due_ms, self.now_ms + 1)
 
     def _poll_members(self) -> int | None:
-        times = [each.machine.poll(self.now_ms) for each in self._members if each.is_alive]
+        times = [
+            each.machine.poll(self.now_ms)
+            for each in self._members
+            if each.is_alive and not each.is_deaf
+        ]
         # A machine that is due at once waits for an event of its link, which comes.
         return min((max(each, self.now_ms + 1) for each in times if each is not None), default=None)
 
@@ -198,6 +210,7 @@ class SimWorld:
                     self._crash,
                     self._cut,
                     self._move,
+                    self._stop,
                     self._grow,
                 )
             )()
@@ -229,6 +242,15 @@ class SimWorld:
         for member in self._staying():
             if self.random.random() < 0.5:
                 member.link.hang_up(self.random.randint(0, 4_000))
+
+    def _stop(self) -> None:
+        """A process does something else for a while; only its standing orders go on."""
+        for member in self._staying():
+            if self.random.random() < 0.3:
+                deaf_ms = self.random.randint(1_000, DEAF_MAX_MS)
+                self.note(f"{member.name} is deaf for {deaf_ms} ms")
+                member.link.deaf_until_ms = self.now_ms + deaf_ms
+                self.after(deaf_ms, lambda: None)
 
     def _move(self) -> None:
         self.note("the coordinator moves")
