@@ -1,6 +1,6 @@
 """The selector's state and loop, for the extension modules that send by themselves."""
 
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t
 
 cdef extern from "<sys/uio.h>" nogil:
     ctypedef struct iovec "struct iovec":
@@ -11,7 +11,7 @@ cdef extern from "<netinet/in.h>" nogil:
     ctypedef struct sockaddr_storage "struct sockaddr_storage":
         pass
 
-cdef extern from "client_loop.h" nogil:
+cdef extern from "client_calls.h" nogil:
     enum:
         MS_NEVER
         MS_CONNECTED
@@ -65,6 +65,8 @@ cdef extern from "client_loop.h" nogil:
         ms_pool* pool
         ms_driver* driver
 
+    bint ms_fill_address(
+        sockaddr_storage* out, int family, const char* host, uint16_t port, uint32_t scope)
     bint ms_set_driver(ms_selector* selector, ms_driver* driver)
     int64_t ms_monotonic_ms()
     void ms_pool_hold(ms_pool* pool)

@@ -13,7 +13,7 @@ from cpython.buffer cimport (
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.exc cimport PyErr_CheckSignals, PyErr_SetFromErrno
 from cpython.memoryview cimport PyMemoryView_FromObject
-from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t
+from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
@@ -25,34 +25,15 @@ from millstream.errors import ClientClosed, ForkedClient
 
 cdef extern from *:
     """
-    #include <arpa/inet.h>
     #include <pthread.h>
 
     /* How many forks this process is away from the one that loaded the module. */
     static int ms_process_number = 0;
     static void ms_count_fork(void) { ms_process_number++; }
     static void ms_watch_forks(void) { pthread_atfork(NULL, NULL, ms_count_fork); }
-
-    static int ms_fill_address(
-        struct sockaddr_storage *out, int family, const char *host, uint16_t port, uint32_t scope)
-    {
-        if (family == AF_INET6) {
-            struct sockaddr_in6 *address = (struct sockaddr_in6 *)out;
-            address->sin6_family = AF_INET6;
-            address->sin6_port = htons(port);
-            address->sin6_scope_id = scope;
-            return inet_pton(AF_INET6, host, &address->sin6_addr) == 1;
-        }
-        struct sockaddr_in *address = (struct sockaddr_in *)out;
-        address->sin_family = AF_INET;
-        address->sin_port = htons(port);
-        return family == AF_INET && inet_pton(AF_INET, host, &address->sin_addr) == 1;
-    }
     """
     int ms_process_number
     void ms_watch_forks()
-    bint ms_fill_address(
-        sockaddr_storage* out, int family, const char* host, uint16_t port, uint32_t scope)
 
 cdef enum:
     # Up to here one copy is cheaper than views that must be given back.

@@ -6,7 +6,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from millstream._accel.batch cimport ms_batch
 from millstream._accel.client_selector cimport SelectorLoop, ms_driver, ms_selector
 
-cdef extern from "produce_lanes.h" nogil:
+cdef extern from "produce_flight.h" nogil:
     enum:
         MS_EXPRESS_MAX
 

@@ -13,9 +13,13 @@ from millstream.network.client_selector import Connected, Dispatched
 from millstream.network.native_selector import NativeSelector
 from millstream.network.request_framing import RequestFraming
 from millstream.protocol.api import ApiKey
-from millstream.protocol.frame import SIZE_BYTES, decode_request
-from millstream.protocol.messages import ProduceRequest
-from millstream.protocol.messages.produce import TopicProduceData
+from millstream.protocol.frame import SIZE_BYTES, decode_request, encode_response
+from millstream.protocol.messages import ProduceRequest, ProduceResponse
+from millstream.protocol.messages.produce import (
+    PartitionProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
 from millstream.types import Uuid
 
 if TYPE_CHECKING:
@@ -135,3 +139,13 @@ class LaneBench:
             assert piece, "the client hung up"
             received += piece
         return bytes(received)
+
+
+def response(version: int, correlation_id: int = 1 << 29, **change: Any) -> bytes:
+    """An answer for two partitions, without its size."""
+    throttle_time_ms = change.pop("throttle_time_ms", 0)
+    well = PartitionProduceResponse(index=0, base_offset=5, log_append_time_ms=-1)
+    other = PartitionProduceResponse(index=1, base_offset=7, **change)
+    told = [TopicProduceResponse(name=TOPIC, topic_id=TOPIC_ID, partition_responses=[well, other])]
+    answer = ProduceResponse(responses=told, throttle_time_ms=throttle_time_ms)
+    return encode_response(answer, version, correlation_id)[SIZE_BYTES:]

@@ -20,19 +20,10 @@ from millstream._accel.partition_queues import (
     PartitionQueue,
     TopicQueues,
     is_lent,
-    is_plain_success,
 )
 from millstream.client.producer.completions import Completions
 from millstream.client.producer.producer_batch import ProducerBatch
 from millstream.network.client_selector import Disconnected, Dispatched, Received
-from millstream.protocol.frame import SIZE_BYTES, encode_response
-from millstream.protocol.messages import ProduceResponse
-from millstream.protocol.messages.produce import (
-    BatchIndexAndErrorMessage,
-    LeaderIdAndEpoch,
-    PartitionProduceResponse,
-    TopicProduceResponse,
-)
 from millstream.records import BatchWriter
 from millstream.records.batch import RecordBatch
 from tests.unit.accel.lane_bench import (
@@ -43,6 +34,7 @@ from tests.unit.accel.lane_bench import (
     InlineDispatcher,
     LaneBench,
     head_of,
+    response,
 )
 
 if TYPE_CHECKING:
@@ -55,16 +47,6 @@ VERSIONS = range(3, 14)
 def bench() -> Iterator[LaneBench]:
     with LaneBench() as made:
         yield made
-
-
-def response(version: int, correlation_id: int = 1 << 29, **change: Any) -> bytes:
-    """An answer for two partitions, without its size."""
-    throttle_time_ms = change.pop("throttle_time_ms", 0)
-    well = PartitionProduceResponse(index=0, base_offset=5, log_append_time_ms=-1)
-    other = PartitionProduceResponse(index=1, base_offset=7, **change)
-    told = [TopicProduceResponse(name=TOPIC, topic_id=TOPIC_ID, partition_responses=[well, other])]
-    answer = ProduceResponse(responses=told, throttle_time_ms=throttle_time_ms)
-    return encode_response(answer, version, correlation_id)[SIZE_BYTES:]
 
 
 class TestWhatIsSent:
@@ -369,40 +351,3 @@ class TestMisuse:
         queue.open = None
         queue.take_first()
         assert list(queue.batches) == []
-
-
-class TestPlainSuccess:
-    @pytest.mark.parametrize("version", VERSIONS)
-    def test_all_is_well(self, version: int) -> None:
-        assert is_plain_success(response(version), version)
-
-    @pytest.mark.parametrize("version", VERSIONS)
-    @pytest.mark.parametrize(
-        "change", [{"error_code": 1}, {"error_code": -1}, {"throttle_time_ms": 5}]
-    )
-    def test_something_is_not(self, version: int, change: dict[str, Any]) -> None:
-        assert not is_plain_success(response(version, **change), version)
-
-    @pytest.mark.parametrize("version", [8, 9, 13])
-    def test_words_about_records_are_for_python(self, version: int) -> None:
-        wrong = BatchIndexAndErrorMessage(batch_index=0, batch_index_error_message="no")
-
-        assert not is_plain_success(response(version, record_errors=[wrong]), version)
-        assert not is_plain_success(response(version, error_message="hm"), version)
-
-    def test_tags_that_mean_nothing_here_are_skipped(self) -> None:
-        leader = LeaderIdAndEpoch(leader_id=3, leader_epoch=4)
-
-        assert is_plain_success(response(12, current_leader=leader), 12)
-
-    @pytest.mark.parametrize("version", VERSIONS)
-    def test_no_cut_and_no_byte_too_many_is_well(self, version: int) -> None:
-        whole = response(version)
-
-        for end in range(len(whole)):
-            assert not is_plain_success(bytes(whole[:end]), version)
-        assert not is_plain_success(whole + b"\0", version)
-
-    def test_claims_of_size_are_not_believed(self) -> None:
-        assert not is_plain_success(b"\0\0\0\1" + b"\xff" * 40, 9)
-        assert not is_plain_success(b"\0\0\0\1" + b"\x7f" * 40, 3)

@@ -1,0 +1,231 @@
+/* One request of a lane on its way: its bytes, its sending, its answer. See produce_lanes.h. */
+
+#ifndef MILLSTREAM_PRODUCE_FLIGHT_H
+#define MILLSTREAM_PRODUCE_FLIGHT_H
+
+#include "produce_answer.h"
+#include "produce_lanes.h"
+
+/* ---- bytes ---- */
+
+static inline uint8_t *ms_put_uvarint(uint8_t *p, uint64_t value)
+{
+    for (; value > 127; value >>= 7)
+        *p++ = (uint8_t)(value | 128);
+    *p++ = (uint8_t)value;
+    return p;
+}
+
+/* All but the checksum. */
+static inline uint8_t *ms_put_batch_header(uint8_t *p, const ms_slot *slot)
+{
+    const ms_batch *records = slot->records;
+    int64_t size = MS_HEADER_SIZE + records->length;
+    p = ms_write_big_endian(p, 0, 8);
+    p = ms_write_big_endian(p, size - MS_LENGTH_END, 4);
+    p = ms_write_big_endian(p, -1, 4); /* the leader's epoch is the leader's to fill in */
+    p = ms_write_big_endian(p, 2, 1);
+    p = ms_write_big_endian(p, 0, 4);
+    p = ms_write_big_endian(p, 0, 2);
+    p = ms_write_big_endian(p, records->last_offset_delta, 4);
+    p = ms_write_big_endian(p, records->base_timestamp, 8);
+    p = ms_write_big_endian(p, records->max_timestamp, 8);
+    p = ms_write_big_endian(p, slot->producer_id, 8);
+    p = ms_write_big_endian(p, slot->producer_epoch, 2);
+    p = ms_write_big_endian(p, slot->sequence, 4);
+    return ms_write_big_endian(p, records->record_count, 4);
+}
+
+/* What precedes a batch's records: for a partition its number, the size and the batch's header. */
+static inline uint8_t *ms_put_partition(uint8_t *p, const ms_slot *slot, int is_flexible)
+{
+    int64_t size = MS_HEADER_SIZE + slot->records->length;
+    p = ms_write_big_endian(p, slot->part->index, 4);
+    p = is_flexible ? ms_put_uvarint(p, (uint64_t)size + 1) : ms_write_big_endian(p, size, 4);
+    return ms_put_batch_header(p, slot);
+}
+
+static inline void ms_add_vector(ms_outgoing *out, void *data, int64_t size)
+{
+    out->vectors[out->vector_count].iov_base = data;
+    out->vectors[out->vector_count++].iov_len = (size_t)size;
+    out->bytes += size;
+}
+
+/* Under the gate: the frame of a flight but for the checksums. The records stay where they are.
+   Without memory NULL, and the flight's hold on its batches is all there is. */
+static inline ms_outgoing *ms_flight_frame(const ms_flight *flight)
+{
+    const ms_lane *lane = &flight->slots[0]->part->lane;
+    int is_flexible = flight->version >= MS_PRODUCE_FLEXIBLE_FROM;
+    int64_t copied = 4 + lane->head_size + 16 + flight->slot_count * (MS_HEADER_SIZE + 16)
+        + (int64_t)sizeof(void *) * flight->slot_count;
+    ms_outgoing *out = ms_outgoing_new(2 * flight->slot_count + 1, 0, copied);
+    if (!out) {
+        for (int i = 0; i < flight->slot_count; i++)
+            ms_slot_unpin(flight->slots[i]);
+        return NULL;
+    }
+    out->vector_count = 0;
+    ms_slot **kept = (ms_slot **)(out->vectors + 2 * flight->slot_count + 1);
+    uint8_t *begin = (uint8_t *)(kept + flight->slot_count);
+    uint8_t *start = begin;
+    uint8_t *p = begin + 4;
+    memcpy(p, lane->head, (size_t)lane->head_size);
+    ms_write_big_endian(p + MS_CORRELATION_ID_AT - 4, flight->correlation_id, 4);
+    p += lane->head_size;
+    p = is_flexible ? ms_put_uvarint(p, (uint64_t)flight->slot_count + 1)
+                    : ms_write_big_endian(p, flight->slot_count, 4);
+    for (int i = 0; i < flight->slot_count; i++) {
+        kept[i] = flight->slots[i];
+        p = ms_put_partition(p, kept[i], is_flexible);
+        ms_add_vector(out, start, p - start);
+        ms_add_vector(out, kept[i]->records->data, kept[i]->records->length);
+        start = p;
+        if (is_flexible)
+            *p++ = 0; /* no tags of the partition */
+    }
+    if (is_flexible) {
+        *p++ = 0; /* nor of the topic, */
+        *p++ = 0; /* nor of the request */
+        ms_add_vector(out, start, p - start);
+    }
+    ms_write_big_endian(begin, out->bytes - 4, 4);
+    out->kept = kept;
+    out->kept_count = flight->slot_count;
+    return out;
+}
+
+/* Without the gate, the batches being pinned: the checksums, which take a while. */
+static inline void ms_frame_seal(ms_lanes *lanes, ms_outgoing *out)
+{
+    for (int i = 0; i < out->kept_count; i++) {
+        const struct iovec *head = &out->vectors[2 * i];
+        const struct iovec *body = head + 1;
+        uint8_t *header = (uint8_t *)head->iov_base + head->iov_len - MS_HEADER_SIZE;
+        uint32_t crc = lanes->checksum(0, header + MS_CRC_END, MS_HEADER_SIZE - MS_CRC_END);
+        crc = lanes->checksum(crc, (const uint8_t *)body->iov_base, body->iov_len);
+        ms_write_big_endian(header + MS_CRC_AT, crc, 4);
+    }
+}
+
+/* ---- what the loop calls, without any lock ---- */
+
+/* Python hears of a flight in any case; one that could not be sent counts as lost on its way. */
+static inline void ms_flight_send(ms_lanes *lanes, const ms_flight *flight, ms_outgoing *out)
+{
+    ms_selector *selector = lanes->selector;
+    int64_t connection_id = flight->connection_id;
+    ms_event *event = ms_event_new(MS_DISPATCHED, connection_id, 0);
+    pthread_mutex_lock(&selector->lock);
+    ms_connection *connection = ms_connection_find(selector, connection_id);
+    int is_open = connection && connection->state == MS_OPEN;
+    if (event) {
+        event->correlation_id = flight->correlation_id;
+        event->sent_ms = ms_monotonic_ms();
+        ms_events_add(&selector->events, event);
+        ms_announce(selector);
+    }
+    if (out && (!is_open || !event)) {
+        ms_outgoing_done(selector, out);
+    } else if (out) {
+        connection->express_in_flight++;
+        connection->express_versions[flight->correlation_id % MS_EXPRESS_MAX] =
+            (uint8_t)flight->version;
+        ms_queue(connection, out);
+        ms_flush(selector, connection);
+    }
+    if ((!out || !event) && is_open) {
+        ms_connection_note(connection, ENOMEM);
+        ms_connection_fail(selector, connection);
+    }
+    pthread_mutex_unlock(&selector->lock);
+}
+
+static inline int64_t ms_lanes_run(ms_driver *driver, int64_t now_ms)
+{
+    ms_lanes *lanes = (ms_lanes *)driver;
+    for (;;) {
+        int64_t due_ms = MS_NEVER;
+        ms_gate_lock(&lanes->gate);
+        if (lanes->gate.is_held) {
+            lanes->gate.is_awaited = 1; /* who holds it kicks us when leaving */
+            ms_gate_unlock(&lanes->gate);
+            return MS_NEVER;
+        }
+        ms_flight *flight = ms_lanes_take(lanes, now_ms, &due_ms);
+        ms_outgoing *out = flight ? ms_flight_frame(flight) : NULL;
+        ms_flight copy;
+        if (flight) { /* Python may free it as soon as the gate is open. */
+            copy.connection_id = flight->connection_id;
+            copy.correlation_id = flight->correlation_id;
+            copy.version = flight->version;
+        }
+        ms_gate_unlock(&lanes->gate);
+        if (!flight)
+            return due_ms;
+        if (out)
+            ms_frame_seal(lanes, out);
+        ms_flight_send(lanes, &copy, out);
+    }
+}
+
+static inline void ms_lanes_answered(
+    ms_driver *driver, ms_connection *connection, const uint8_t *frame, int64_t size)
+{
+    ms_lanes *lanes = (ms_lanes *)driver;
+    int32_t id = (int32_t)ms_read_big_endian(frame, 4);
+    pthread_mutex_lock(&lanes->selector->lock);
+    connection->express_in_flight--;
+    if (!ms_is_plain_success(frame, size, connection->express_versions[id % MS_EXPRESS_MAX]))
+        connection->is_express_shut = 1;
+    pthread_mutex_unlock(&lanes->selector->lock);
+}
+
+/* ---- for Python ---- */
+
+static inline void ms_lanes_init(
+    ms_lanes *lanes, uint32_t (*checksum)(uint32_t, const uint8_t *, size_t))
+{
+    memset(lanes, 0, sizeof *lanes);
+    ms_gate_init(&lanes->gate);
+    lanes->driver.run = ms_lanes_run;
+    lanes->driver.answered = ms_lanes_answered;
+    lanes->driver.first_id = MS_FIRST_EXPRESS_ID;
+    lanes->driver.end_id = MS_END_EXPRESS_ID;
+    lanes->checksum = checksum;
+    lanes->next_id = MS_FIRST_EXPRESS_ID;
+    lanes->sent_end = &lanes->sent;
+}
+
+/* Let the loop look around; without the gate. */
+static inline void ms_lanes_kick(ms_lanes *lanes)
+{
+    if (lanes->selector)
+        ms_drive(lanes->selector);
+}
+
+/* A connection may carry express requests (again). */
+static inline int ms_lanes_unshut(ms_lanes *lanes, int64_t connection_id)
+{
+    int is_open = 0;
+    pthread_mutex_lock(&lanes->selector->lock);
+    ms_connection *connection = ms_connection_find(lanes->selector, connection_id);
+    if (connection && connection->state == MS_OPEN) {
+        is_open = 1;
+        connection->is_express_shut = 0;
+    }
+    pthread_mutex_unlock(&lanes->selector->lock);
+    return is_open;
+}
+
+/* The flights that Python has not heard of. */
+static inline ms_flight *ms_lanes_take_sent(ms_lanes *lanes)
+{
+    ms_flight *flights = lanes->sent;
+    lanes->sent = NULL;
+    lanes->sent_end = &lanes->sent;
+    return flights;
+}
+
+#endif
