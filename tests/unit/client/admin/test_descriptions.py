@@ -43,75 +43,58 @@ A0 = TopicPartition("a", 0)
 NOT_FOUND = 69
 
 
-def test_a_group_is_found_whichever_protocol_it_speaks() -> None:
-    office = Office(environment="e")
+def consumer_group() -> consumer.DescribedGroup:
+    """A member has a partition of this environment, and one of another."""
     assigned = consumer.Assignment(
         topic_partitions=[
             consumer.TopicPartitions(topic_name="e.a", partitions=[0]),
             consumer.TopicPartitions(topic_name="other", partitions=[1]),
         ]
     )
-    new = consumer.DescribedGroup(
-        group_id="e.new1",
-        group_state="Stable",
-        group_epoch=3,
-        assignment_epoch=2,
-        assignor_name="uniform",
-        members=[
-            consumer.Member(
-                member_id="m",
-                member_epoch=3,
-                subscribed_topic_names=["e.a"],
-                assignment=assigned,
-                member_type=0,
-            )
-        ],
+    member = consumer.Member(
+        member_id="m",
+        member_epoch=3,
+        subscribed_topic_names=["e.a"],
+        assignment=assigned,
+        member_type=0,
     )
-    unknown = [
+    return consumer.DescribedGroup(group_id="e.new1", group_state="Stable", members=[member])
+
+
+def share_group() -> share.DescribedGroup:
+    """A member has a partition."""
+    assigned = share.Assignment(
+        topic_partitions=[share.TopicPartitions(topic_name="e.a", partitions=[0])]
+    )
+    member = share.Member(member_id="s", assignment=assigned)
+    return share.DescribedGroup(group_id="e.shared1", group_state="Stable", members=[member])
+
+
+def test_a_group_is_found_whichever_protocol_it_speaks() -> None:
+    office = Office(environment="e")
+    no_consumers = [
         consumer.DescribedGroup(group_id=f"e.{each}", error_code=NOT_FOUND)
         for each in ("old1", "shared1", "none1")
     ]
+    no_classics = [
+        classic.DescribedGroup(group_id=f"e.{each}", error_code=NOT_FOUND)
+        for each in ("shared1", "none1")
+    ]
+    old = classic.DescribedGroup(group_id="e.old1", group_state="Empty")
+    none = share.DescribedGroup(group_id="e.none1", error_code=NOT_FOUND)
     office.answers(
-        ApiKey.CONSUMER_GROUP_DESCRIBE, ConsumerGroupDescribeResponse(groups=[new, *unknown])
+        ApiKey.CONSUMER_GROUP_DESCRIBE,
+        ConsumerGroupDescribeResponse(groups=[consumer_group(), *no_consumers]),
     )
+    office.answers(ApiKey.DESCRIBE_GROUPS, DescribeGroupsResponse(groups=[old, *no_classics]))
     office.answers(
-        ApiKey.DESCRIBE_GROUPS,
-        DescribeGroupsResponse(
-            groups=[
-                classic.DescribedGroup(group_id="e.old1", group_state="Empty"),
-                *(
-                    classic.DescribedGroup(group_id=f"e.{each}", error_code=NOT_FOUND)
-                    for each in ("shared1", "none1")
-                ),
-            ]
-        ),
-    )
-    shared = share.DescribedGroup(
-        group_id="e.shared1",
-        group_state="Stable",
-        members=[
-            share.Member(
-                member_id="s",
-                assignment=share.Assignment(
-                    topic_partitions=[share.TopicPartitions(topic_name="e.a", partitions=[0])]
-                ),
-            )
-        ],
-    )
-    office.answers(
-        ApiKey.SHARE_GROUP_DESCRIBE,
-        ShareGroupDescribeResponse(
-            groups=[shared, share.DescribedGroup(group_id="e.none1", error_code=NOT_FOUND)]
-        ),
+        ApiKey.SHARE_GROUP_DESCRIBE, ShareGroupDescribeResponse(groups=[share_group(), none])
     )
 
     found = office.run(office.operations.describe_groups(["new1", "old1", "shared1", "none1"]))
 
-    assert [found[name].type for name in ("new1", "old1", "shared1")] == [
-        "consumer",
-        "classic",
-        "share",
-    ]
+    types = [found[name].type for name in ("new1", "old1", "shared1")]
+    assert types == ["consumer", "classic", "share"]
     (member,) = found["new1"].members
     assert member.assignment == {A0}
     assert member.is_classic is True
