@@ -46,7 +46,6 @@ class ProducerBatch(BatchOutcome):
     """Records of one partition, their state on the way, and at last where they are or why not."""
 
     __slots__ = (
-        "_callbacks",
         "_completions",
         "_listeners",
         "_looked_at",
@@ -110,13 +109,12 @@ class ProducerBatch(BatchOutcome):
         self.wakeups: dict[Any, Any] | None = None
         """For `delivery`: what is to be woken, by event loop."""
         self.told: list[Any] = []
-        """Functions of users to be told at the end, each followed by the handle it gets: of the
-        compiled way of a record, which adds to it while the batch is open."""
+        """Functions of users to be told at the end, in the order of their records, each followed
+        by the handle it gets. The compiled way of a record adds to it while the batch is open."""
         self._parent: ProducerBatch | None = None
         self._parts_left = 0
         self._completions = completions
         self._listeners: list[Callable[[], object]] = []
-        self._callbacks: list[tuple[Callable[[Delivery], object], Delivery]] = []
         self._looked_at: set[int] = set()
 
     def __repr__(self) -> str:
@@ -184,8 +182,11 @@ class ProducerBatch(BatchOutcome):
     def split(self) -> list[ProducerBatch]:
         """Two batches of about half the bytes each, which take its place; it ends with them.
 
-        Only of a batch that is sealed and has two records or more.
+        Only of a batch that was sent and has two records or more.
         """
+        if self.records is None:
+            # The sockets' thread sent it from its writer.
+            self.seal(Compression.NONE, None, is_transactional=False)
         assert self.records is not None
         assert self.record_count > 1
         rows = RecordBatch(self.records).records()
@@ -248,12 +249,9 @@ class ProducerBatch(BatchOutcome):
         self.writer = None
         with self._completions.lock:
             listeners, self._listeners = self._listeners, []
-            callbacks, self._callbacks = self._callbacks, []
             told, self.told = self.told, []
         if told:
             self._completions.dispatcher.submit(tell_all, told, log_failure)
-        if callbacks:
-            self._completions.dispatcher.submit(run_callbacks, callbacks)
         for listener in listeners:
             listener()
         if self._parent is not None:
@@ -288,9 +286,10 @@ class ProducerBatch(BatchOutcome):
         """Let the dispatcher call `function(delivery)` at the end, or now if that was."""
         with self._completions.lock:
             if not self.is_done:
-                self._callbacks.append((function, delivery))
+                # At once, because the compiled way adds to the list without this lock.
+                self.told += (_AddedLater(function), delivery)
                 return
-        self._completions.dispatcher.submit(run_callbacks, [(function, delivery)])
+        self._completions.dispatcher.submit(tell_all, [function, delivery], log_failure)
 
     def locate(self, index: int) -> tuple[ProducerBatch, int]:
         """The batch that a record ended in, and its index there."""
@@ -316,12 +315,13 @@ class ProducerBatch(BatchOutcome):
         self._looked_at.add(index)
 
     def _see_told(self) -> None:
-        """Who is going to be told has looked."""
+        """Who is going to be told has looked; who was added later has said so if they did."""
         root = self
         while root._parent is not None:
             root = root._parent
-        for delivery in root.told[1::2]:
-            delivery.mark_seen()
+        for function, delivery in zip(root.told[::2], root.told[1::2], strict=True):
+            if type(function) is not _AddedLater:
+                delivery.mark_seen()
 
     def look_away(self, index: int) -> None:
         """They did not wait for it after all."""
@@ -341,12 +341,19 @@ def _row_size(row: Record) -> int:
     return len(row.key or b"") + len(row.value or b"") + 16
 
 
-def run_callbacks(callbacks: list[tuple[Callable[[Delivery], object], Delivery]]) -> None:
-    """Call each with its handle. An error in one must not keep the others from being called."""
-    from millstream.client.producer.dispatcher import call_safely
+class _AddedLater:
+    """A function that was added to a handle, and not given to `send`."""
 
-    for function, delivery in callbacks:
-        call_safely(function, delivery)
+    __slots__ = ("_function",)
+
+    def __init__(self, function: Callable[[Delivery], object]) -> None:
+        self._function = function
+
+    def __call__(self, delivery: Delivery) -> object:
+        return self._function(delivery)
+
+    def __repr__(self) -> str:
+        return repr(self._function)
 
 
 def with_producer_state(records: bytes, producer_id: int, epoch: int, sequence: int) -> bytes:
