@@ -167,6 +167,11 @@ static inline int ms_part_can_send(ms_lanes *lanes, const ms_part *part)
         ms_connection_find(lanes->selector, part->lane.connection_id);
     if (connection && connection->state == MS_OPEN && !connection->is_express_shut)
         answer = connection->express_in_flight < lanes->in_flight_max;
+    if (answer < 0) {
+        /* Nothing else may tell the Sender that it has to go on. */
+        lanes->selector->is_woken = 1;
+        ms_announce(lanes->selector);
+    }
     pthread_mutex_unlock(&lanes->selector->lock);
     return answer;
 }

@@ -23,7 +23,8 @@ from millstream._accel.partition_queues cimport (
     AccumulatorLock, PartitionQueue, TopicQueues, ms_gate, ms_gate_lock, ms_gate_unlock,
     ms_wall_ms)
 from millstream._accel.wire cimport (
-    MS_HEADER_SIZE, ms_record_length, ms_varint_size, ms_write_record)
+    MS_HEADER_SIZE, ms_bytes_size, ms_record_length, ms_varint_size, ms_write_bytes,
+    ms_write_record)
 
 cdef extern from "Python.h":
     const char* PyUnicode_AsUTF8AndSize(object text, Py_ssize_t* size) except NULL
@@ -31,8 +32,21 @@ cdef extern from "Python.h":
 
 cdef enum:
     ANY_PARTITION = -1
-    # As the plain twin's: the varints of a record at their longest.
+    # As the plain twin's: the varints of a record, and of a header, at their longest.
     RECORD_OVERHEAD_MAX = 36
+    HEADER_OVERHEAD_MAX = 10
+    HEADERS_MAX = 16
+
+cdef struct Field:
+    const uint8_t* data
+    int64_t length
+
+cdef struct HeaderFields:
+    # Of the common kinds only, and not many: keys and values in turn.
+    Field fields[2 * HEADERS_MAX]
+    int64_t count
+    int64_t size
+    int64_t size_bound
 
 
 cdef inline bint point_at(field, const uint8_t** data, int64_t* length) except -1:
@@ -46,6 +60,45 @@ cdef inline bint point_at(field, const uint8_t** data, int64_t* length) except -
     elif field is not None:
         return False
     length[0] = size
+    return True
+
+
+cdef bint add_header(HeaderFields* out, key, value) except -1:
+    """One more header; False if it is not a plain one."""
+    cdef Field* fields = &out.fields[2 * out.count]
+    if out.count == HEADERS_MAX or not PyUnicode_CheckExact(key) or PyUnicode_CheckExact(value):
+        return False
+    try:
+        if not (point_at(key, &fields[0].data, &fields[0].length)
+                and point_at(value, &fields[1].data, &fields[1].length)):
+            return False
+    except UnicodeEncodeError:
+        return False  # The plain way has an answer to names that are no text.
+    out.count += 1
+    out.size += ms_bytes_size(fields[0].length) + ms_bytes_size(fields[1].length)
+    out.size_bound += 4 * len(<str>key) + max(fields[1].length, 0) + HEADER_OVERHEAD_MAX
+    return True
+
+
+cdef bint point_at_headers(headers, HeaderFields* out) except -1:
+    """Where the bytes of all headers are; False if the plain way has to look at them."""
+    out.count = 0
+    out.size = 0
+    out.size_bound = 0
+    if headers is None:
+        return True
+    if type(headers) is dict:
+        for key, value in (<dict>headers).items():
+            if not add_header(out, key, value):
+                return False
+        return True
+    if type(headers) is not tuple and type(headers) is not list:
+        return False
+    for pair in headers:
+        if type(pair) is not tuple or len(<tuple>pair) != 2:
+            return False
+        if not add_header(out, (<tuple>pair)[0], (<tuple>pair)[1]):
+            return False
     return True
 
 
@@ -66,7 +119,8 @@ cdef inline int choose(
 
 cdef inline bint write_record(
     ms_batch* batch, int64_t timestamp, const uint8_t* key, int64_t key_length,
-    const uint8_t* value, int64_t value_length, int64_t record_bytes, int64_t size_max,
+    const uint8_t* value, int64_t value_length, const HeaderFields* headers,
+    int64_t record_bytes, int64_t size_max,
 ) noexcept nogil:
     """Add a record that is not the first and takes `record_bytes` at most, if there is room."""
     cdef int64_t delta = 0
@@ -77,9 +131,14 @@ cdef inline bint write_record(
             or MS_HEADER_SIZE + batch.length + record_bytes > size_max
             or ms_batch_is_too_far(batch, timestamp, &delta)):
         return False
-    cdef int64_t length = ms_record_length(delta, offset, key_length, value_length, 0, 0)
-    ms_write_record(
-        batch.data + batch.length, length, delta, offset, key, key_length, value, value_length, 0)
+    cdef int64_t i
+    cdef int64_t length = ms_record_length(
+        delta, offset, key_length, value_length, headers.count, headers.size)
+    cdef uint8_t* p = ms_write_record(
+        batch.data + batch.length, length, delta, offset, key, key_length, value, value_length,
+        headers.count)
+    for i in range(2 * headers.count):
+        p = ms_write_bytes(p, headers.fields[i].data, headers.fields[i].length)
     batch.length += ms_varint_size(length) + length
     ms_batch_count(batch, timestamp, offset)
     return True
@@ -109,6 +168,7 @@ cdef class RecordAppender:
         cdef int64_t key_length = -1
         cdef int64_t value_length = -1
         cdef int64_t stamp, record_bytes
+        cdef HeaderFields fields
         cdef int overflow = 0
         cdef PyObject* found
         cdef PartitionQueue queue
@@ -117,12 +177,12 @@ cdef class RecordAppender:
         cdef bint is_written
         if self._known is None or not PyUnicode_CheckExact(topic):
             return None
-        if headers is not None and not (type(headers) is tuple and len(<tuple>headers) == 0):
-            return None
         if not (point_at(key, &key_data, &key_length)
-                and point_at(value, &value_data, &value_length)):
+                and point_at(value, &value_data, &value_length)
+                and point_at_headers(headers, &fields)):
             return None
-        record_bytes = RECORD_OVERHEAD_MAX + max(key_length, 0) + max(value_length, 0)
+        record_bytes = (
+            RECORD_OVERHEAD_MAX + max(key_length, 0) + max(value_length, 0) + fields.size_bound)
         found = PyDict_GetItemWithError(self._known, topic)
         if found is NULL or record_bytes > self._record_bytes_max:
             return None
@@ -147,8 +207,8 @@ cdef class RecordAppender:
         ms_gate_lock(gate)
         batch = queue.part.open
         is_written = batch is not NULL and not gate.is_held and write_record(
-            batch, stamp, key_data, key_length, value_data, value_length, record_bytes,
-            self._batch_bytes)
+            batch, stamp, key_data, key_length, value_data, value_length, &fields,
+            record_bytes, self._batch_bytes)
         if is_written:
             delivery._index = batch.last_offset_delta
         ms_gate_unlock(gate)

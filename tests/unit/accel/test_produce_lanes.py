@@ -244,6 +244,17 @@ class TestWhatKeepsALaneOpen:
         assert (version, len(taken)) == (13, 1)
         assert not bench.open()
 
+    def test_the_sender_is_woken_if_a_lane_leads_nowhere(self, bench: LaneBench) -> None:
+        assert bench.open()
+        bench.selector.close(CONNECTION)
+
+        bench.send(b"x")
+
+        before_ms = bench.accumulator._clock.monotonic_ms()
+        assert bench.selector.poll(WAIT_MS) == []
+        assert bench.accumulator._clock.monotonic_ms() < before_ms + WAIT_MS
+        assert bench.accumulator.take_dispatched() == {}
+
     def test_closing_a_connection_forgets_its_answers_but_not_what_was_taken(
         self, bench: LaneBench
     ) -> None:

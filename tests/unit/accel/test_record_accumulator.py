@@ -76,7 +76,13 @@ records = st.tuples(
     st.integers(-1, 3),
     fields,
     fields,
-    st.sampled_from([(), (("h", b"x"),), (("h", None), ("é", b""))]),
+    st.one_of(
+        st.sampled_from([(), (("\udc80", b"x"),), [["h", b"x"]], (("h", b"x"),) * 20]),
+        st.lists(
+            st.tuples(st.text(max_size=9), st.one_of(st.none(), st.binary(max_size=30))),
+            max_size=4,
+        ).map(tuple),
+    ),
     st.integers(0, 1 << 45),
 )
 

@@ -123,6 +123,21 @@ def test_nothing_is_lost_or_reordered_while_connections_break(
         assert kept == list(range(count))
 
 
+def test_what_a_broker_finds_too_large_is_sent_in_parts(
+    millstream_broker: EmbeddedBroker, millstream_topic: TopicFactory
+) -> None:
+    topic = millstream_topic(config={"max.message.bytes": 5_000})
+    with Producer(millstream_broker.bootstrap_servers, linger=60.0) as producer:
+        warm_up_with_flush(producer, topic)
+
+        handles = [producer.send(topic, b"%d" % n * 400) for n in range(40)]
+        producer.flush(WAIT_S)
+
+        assert [handle.result().offset for handle in handles] == list(range(1, 41))
+        producer.send(topic, b"after")
+        producer.flush(WAIT_S)
+
+
 def test_closing_sends_what_lingers(
     millstream_broker: EmbeddedBroker, millstream_topic: TopicFactory
 ) -> None:
