@@ -94,6 +94,7 @@ class Metadata:
         self._borrowed: dict[str, int | None] = {}
         self._wants_all = False
         self._is_update_requested = True
+        self._has_new_topic = False
         self._is_asking = False
         self._asked_all = False
         self._updated_ms: int | None = None
@@ -185,9 +186,13 @@ class Metadata:
     # Inside.
 
     def _touch(self, topics: dict[str, int | None], topic: str) -> None:
-        topics[topic] = None
         if topic not in self.snapshot.topics:
             self.request_update()
+            if topic not in topics:
+                # The waits between questions are about others, which were asked for in vain.
+                self._has_new_topic = True
+                self._unsettled = 0
+        topics[topic] = None
 
     def _expire_topics(self, now_ms: int) -> None:
         _expire(self._borrowed, BORROWED_MS, now_ms)
@@ -195,6 +200,8 @@ class Metadata:
             _expire(self._followed, self._config.topic_idle_ms, now_ms)
 
     def _due_ms(self) -> int:
+        if self._has_new_topic and not self._failures:
+            return 0
         if self._is_update_requested or self._updated_ms is None:
             return self._not_before_ms
         return max(self._not_before_ms, self._updated_ms + self._config.max_age_ms)
@@ -232,6 +239,7 @@ class Metadata:
     def _ask(self, node_id: int, now_ms: int) -> None:
         self._is_asking = True
         self._is_update_requested = False
+        self._has_new_topic = False
         self._asked_all = self._wants_all
         names = None if self._wants_all else sorted(self.followed)
         request = VersionedRequest(ApiKey.METADATA, lambda version: self._request(names, version))

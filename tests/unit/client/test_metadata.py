@@ -103,6 +103,24 @@ def test_a_topic_that_nobody_knows_is_asked_for_more_and_more_rarely(
     assert not cluster.asked, "all is well"
 
 
+def test_a_new_topic_does_not_wait_because_others_were_asked_for_in_vain(
+    cluster: ScriptedCluster,
+) -> None:
+    runtime = cluster.runtime()
+    runtime.metadata.want(["gone"])
+    cluster.run_for(runtime, 10_000)
+    cluster.add_topic("orders")
+    asked = cluster.count(ApiKey.METADATA)
+
+    runtime.metadata.want(["orders"])
+    cluster.run_until(runtime, lambda: cluster.count(ApiKey.METADATA) > asked)
+    (question,) = cluster.asked[-1:]
+    cluster.run_until(runtime, lambda: "orders" in runtime.metadata.snapshot.topics)
+
+    assert question.at_ms <= 10_001, "at once"
+    assert cluster.count(ApiKey.METADATA) == asked + 1
+
+
 def test_a_partition_without_a_leader_is_watched(cluster: ScriptedCluster) -> None:
     topic = cluster.add_topic("orders", leaders=[-1])
     runtime = cluster.runtime()
