@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from random import Random
 
+    from millstream.client.metadata import MetadataSnapshot
     from millstream.client.runtime import ClientRuntime
     from millstream.protocol.message import Message
 
@@ -59,6 +60,7 @@ class _Lookup:
     """One question, and what is still to be answered of it."""
 
     __slots__ = (
+        "awaits_leader",
         "deadline_ms",
         "failures",
         "found",
@@ -83,6 +85,7 @@ class _Lookup:
         self.found: Found = {}
         self.deadline_ms = deadline_ms
         self.not_before_ms = 0
+        self.awaits_leader = False
         self.failures = 0
         self.last_error: MillstreamError | None = None
         self.on_done: OnFound | None = on_done
@@ -100,6 +103,7 @@ class OffsetLookup:
             runtime.config.retry_backoff_ms, runtime.config.retry_backoff_max_ms
         )
         self._lookups: list[_Lookup] = []
+        runtime.metadata.subscribe(self._on_metadata)
 
     def find(
         self,
@@ -129,6 +133,12 @@ class OffsetLookup:
             default=None,
         )
 
+    def _on_metadata(self, old: MetadataSnapshot, new: MetadataSnapshot, now_ms: int) -> None:
+        """Who waits for a leader looks whether there is one now."""
+        for lookup in self._lookups:
+            if lookup.awaits_leader:
+                lookup.not_before_ms = 0
+
     def _advance(self, lookup: _Lookup, now_ms: int) -> None:
         if lookup.on_done is None:
             return
@@ -156,6 +166,7 @@ class OffsetLookup:
         snapshot = self._metadata.snapshot
         waiting = [each for each in lookup.left if each not in lookup.under_way]
         by_leader: dict[int, list[TopicPartition]] = {}
+        lookup.awaits_leader = False
         for partition in waiting:
             leader = snapshot.leader(partition.topic, partition.partition)
             if leader is None:
@@ -167,6 +178,7 @@ class OffsetLookup:
                     return
                 self._metadata.borrow([partition.topic])
                 self._metadata.request_update()
+                lookup.awaits_leader = True
                 lookup.not_before_ms = now_ms + self._backoff.after(1, self._random)
             else:
                 by_leader.setdefault(leader.leader_id, []).append(partition)

@@ -118,9 +118,7 @@ class Positions:
         if self.group is None:
             for state in states:
                 self._reset(state, _no_group(state))
-            # They wait for their offsets now.
-            self._ask_offsets([each for each in states if not each.is_asked], now_ms)
-            return
+            return  # They wait for their offsets now.
         runs = {each.partition: each.run for each in states}
         for state in states:
             state.is_asked = True
@@ -155,7 +153,7 @@ class Positions:
     # ---- times and ends ----
 
     def _ask_offsets(self, states: list[PartitionState], now_ms: int) -> None:
-        waiting = [each for each in states if each.phase is Phase.AWAITING_OFFSET]
+        waiting = [e for e in states if e.phase is Phase.AWAITING_OFFSET and not e.is_asked]
         if not waiting:
             return
         runs = {each.partition: each.run for each in waiting}

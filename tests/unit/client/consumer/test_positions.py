@@ -26,6 +26,15 @@ def test_latest_begins_at_the_end() -> None:
     assert world.poll() == [b"b"]
 
 
+def test_the_first_records_wait_for_no_backoff_and_are_looked_up_once() -> None:
+    world = world_with(b"a")
+
+    assert world.poll() == [b"a"]
+
+    assert world.cluster.clock.monotonic_ms() < world.session.config.retry_backoff_ms // 2
+    assert world.cluster.count(ApiKey.LIST_OFFSETS) == 1
+
+
 def test_a_duration_begins_so_long_ago() -> None:
     world = world_with(auto_offset_reset="by_duration:PT1H")
     now_ms = world.cluster.clock.wall_ms()
