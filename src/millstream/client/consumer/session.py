@@ -29,7 +29,7 @@ from millstream.client.runtime import ClientRuntime
 from millstream.client.serialization.primitives import BytesSerde
 from millstream.client.serialization.resolution import as_deserializer
 from millstream.clock import SystemClock
-from millstream.errors import InvalidArgument, Wakeup
+from millstream.errors import ClientClosed, ForkedClient, InvalidArgument, Wakeup
 from millstream.network.selector_factory import open_client_selector
 from millstream.records.arrow import columns_by_number
 from millstream.records.kernel import ArrowRecordsBuilder
@@ -319,6 +319,13 @@ class ConsumerSession:
         if self._is_closed:
             return
         self._is_closed = True
+        try:
+            self.check_usable()
+        except ForkedClient:
+            return  # The thread is the parent's, and locks may be held that nobody will release.
+        except ClientClosed:
+            self.interceptors.close()
+            return
         self.rebalances.commits_processed_only = processed_only
         deadline_ms = self._link.deadline_ms(timeout_s)
         try:

@@ -181,11 +181,14 @@ def test_waking_a_poll_from_another_thread(topics: Topics) -> None:
 def test_an_interrupt_ends_a_poll_and_loses_nothing(topics: Topics) -> None:
     topic = topics.make()
     with assigned(topics, topic) as consumer:
+        # A shell's background jobs are started with the signal ignored.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
         timer = threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT))
         timer.start()
         with pytest.raises(KeyboardInterrupt):
             consumer.poll(None)
         timer.join()
+        signal.signal(signal.SIGINT, before)
         topics.write(topic, [b"after"])
         assert values(consumer.poll(PATIENCE)) == [b"after"]
 
@@ -253,7 +256,7 @@ def test_a_closed_consumer_says_so(topics: Topics) -> None:
 
 def test_a_forked_child_is_told_to_make_its_own(topics: Topics) -> None:
     topic = topics.make()
-    with assigned(topics, topic) as consumer:
+    with assigned(topics, topic, group_id="forked") as consumer:
         read_end, write_end = os.pipe()
         child = os.fork()
         if child == 0:  # pragma: no cover (in the child)
@@ -261,13 +264,15 @@ def test_a_forked_child_is_told_to_make_its_own(topics: Topics) -> None:
                 consumer.poll(0.1)
             except Exception as error:
                 os.write(write_end, type(error).__name__.encode())
+            consumer.close()  # It must not wait for a thread that is not here.
+            os.write(write_end, b" closed")
             os._exit(0)
         os.close(write_end)
         os.waitpid(child, 0)
         said = os.read(read_end, 100)
         os.close(read_end)
 
-    assert said == b"ForkedClient"
+    assert said == b"ForkedClient closed"
 
 
 def test_wrong_uses_say_what_to_do(topics: Topics) -> None:
