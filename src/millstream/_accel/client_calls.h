@@ -60,6 +60,7 @@ static inline ms_event *ms_take_events(ms_selector *selector, ms_outgoing **spen
     *spent = selector->spent;
     selector->spent = NULL;
     selector->is_woken = 0;
+    selector->announce_ms = MS_NEVER;
     if (selector->is_paused) {
         selector->is_paused = 0;
         selector->has_news = 1;

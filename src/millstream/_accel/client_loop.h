@@ -22,6 +22,7 @@ static inline ms_selector *ms_selector_new(
         return NULL;
     pthread_mutex_init(&selector->lock, NULL);
     ms_events_reset(&selector->events);
+    selector->announce_ms = MS_NEVER;
     selector->frame_bytes_max = frame_bytes_max;
     selector->received_bytes_max = received_bytes_max;
     selector->pool = ms_pool_new(idle_bytes_max);
@@ -256,6 +257,12 @@ static inline int ms_prepare(ms_selector *selector)
     if (driver_ms < next_ms)
         next_ms = driver_ms;
     now_ms = ms_monotonic_ms();
+    if (selector->announce_ms <= now_ms) {
+        selector->announce_ms = MS_NEVER;
+        ms_announce(selector);
+    } else if (selector->announce_ms < next_ms) {
+        next_ms = selector->announce_ms;
+    }
     if (selector->has_news || selector->is_driven || selector->is_stopping || next_ms <= now_ms)
         return 0;
     if (next_ms == MS_NEVER)

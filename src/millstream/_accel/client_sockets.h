@@ -141,6 +141,7 @@ typedef struct {
     int is_paused; /* too much is received and not fetched by poll() */
     int has_news;  /* a connection to begin, or one to look at again */
     int is_driven; /* the driver has something to do */
+    int64_t announce_ms; /* by when poll() must hear of events that can wait a little */
     ms_driver *driver;
     int is_stopping;
     uint8_t *scratch; /* the loop's own */

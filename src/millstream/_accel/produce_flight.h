@@ -124,7 +124,11 @@ static inline void ms_flight_send(ms_lanes *lanes, const ms_flight *flight, ms_o
         event->correlation_id = flight->correlation_id;
         event->sent_ms = ms_monotonic_ms();
         ms_events_add(&selector->events, event);
-        ms_announce(selector);
+        /* Its answer will wake poll(), soon as a rule: one awakening instead of two. */
+        if (!is_open)
+            ms_announce(selector);
+        else if (selector->announce_ms == MS_NEVER)
+            selector->announce_ms = event->sent_ms + MS_ANNOUNCE_AFTER_MS;
     }
     if (out && (!is_open || !event)) {
         ms_outgoing_done(selector, out);

@@ -17,6 +17,7 @@
 #include "client_calls.h"
 
 #define MS_FLIGHT_SLOTS_MAX 64
+#define MS_ANNOUNCE_AFTER_MS 10
 #define MS_FIRST_EXPRESS_ID (1 << 29)
 #define MS_END_EXPRESS_ID (1 << 30)
 
