@@ -18,6 +18,7 @@ _MODULES = {
     "AsyncShareConsumer": "millstream.client.share_consumer.async_share_consumer",
     "Consumer": "millstream.client.consumer.consumer",
     "ConsumerGroupMetadata": "millstream.client.groups",
+    "ConsumerInterceptor": "millstream.client.consumer.interceptors",
     "ConsumerRecord": "millstream.records.kernel",
     "Delivery": "millstream.client.producer.kernel",
     "OffsetAndMetadata": "millstream.client.groups",

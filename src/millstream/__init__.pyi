@@ -2,6 +2,7 @@ from millstream.client.admin.admin import Admin as Admin
 from millstream.client.admin.async_admin import AsyncAdmin as AsyncAdmin
 from millstream.client.consumer.async_consumer import AsyncConsumer as AsyncConsumer
 from millstream.client.consumer.consumer import Consumer as Consumer
+from millstream.client.consumer.interceptors import ConsumerInterceptor as ConsumerInterceptor
 from millstream.client.consumer.listeners import RebalanceListener as RebalanceListener
 from millstream.client.consumer.read_topic import read_topic as read_topic
 from millstream.client.groups import ConsumerGroupMetadata as ConsumerGroupMetadata
