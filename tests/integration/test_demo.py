@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from millstream import _accel
-from millstream.cli.connection import parse_addresses
-from millstream.cli.session import Session
+from millstream.client.admin import Admin
 
 pytest.importorskip("confluent_kafka", reason="the independent client of the demo")
 pytest.importorskip("pyarrow", reason="the demo shows Arrow tables")
@@ -55,8 +54,8 @@ def test_the_broker_can_be_kept_and_used() -> None:
         while "perf produce" not in next(said):
             pass  # that is the last line before it waits
 
-        with Session(parse_addresses(line.split()[4])) as session:
-            assert len(session.topic("readings").partitions) == 4
+        with Admin(line.split()[4]) as admin:
+            assert len(admin.describe_topics(["readings"])["readings"].partitions) == 4
 
         demo.send_signal(signal.SIGINT)
         assert demo.wait(60) == 0

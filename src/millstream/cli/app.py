@@ -16,9 +16,16 @@ import typer.main
 from typer.core import TyperGroup
 
 from millstream import __version__
-from millstream.cli.faults import CommandFailed, ExitCode, UsageFault, nearest, one_line
+from millstream.cli.faults import (
+    CommandFailed,
+    ExitCode,
+    UsageFault,
+    nearest,
+    one_line,
+    unreachable_line,
+)
 from millstream.cli.output import complain
-from millstream.errors import ApiError, MillstreamError
+from millstream.errors import ApiError, BrokerUnreachable, MillstreamError, OperationTimeout
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -140,6 +147,9 @@ def run(arguments: Sequence[str]) -> int:
     except CommandFailed as error:
         complain(one_line(str(error)))
         return error.exit_code
+    except (BrokerUnreachable, OperationTimeout) as error:
+        complain(unreachable_line(error))
+        return ExitCode.UNREACHABLE
     except ApiError as error:
         complain(f"{one_line(str(error)).rstrip('.')} ({error.wire_name})")
         return ExitCode.FAILED

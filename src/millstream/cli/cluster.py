@@ -6,6 +6,7 @@ from typing import Any
 
 import typer
 
+from millstream.cli.message_session import open_session
 from millstream.cli.options import (
     DEFAULT_BOOTSTRAP,
     DEFAULT_TIMEOUT_S,
@@ -15,7 +16,6 @@ from millstream.cli.options import (
     new_family,
 )
 from millstream.cli.output import show_facts, show_json, show_rows
-from millstream.cli.session import open_session
 from millstream.errors import error_for_code
 from millstream.metadata.features import METADATA_VERSION, metadata_version_name
 from millstream.protocol.messages import DescribeClusterRequest, DescribeClusterResponse

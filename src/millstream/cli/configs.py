@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from millstream.cli.faults import UsageFault
+from millstream.cli.message_session import open_session
 from millstream.cli.options import (
     DEFAULT_BOOTSTRAP,
     DEFAULT_TIMEOUT_S,
@@ -17,7 +18,6 @@ from millstream.cli.options import (
     new_family,
 )
 from millstream.cli.output import complain, note, show_json, show_rows
-from millstream.cli.session import open_session
 from millstream.cli.settings import (
     DEFAULT_SOURCE,
     SOURCES,

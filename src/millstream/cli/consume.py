@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import select
 import sys
+from contextlib import closing
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import typer
 
 from millstream.cli.faults import CommandFailed, UsageFault
-from millstream.cli.offsets import Partitions, choose_partitions
+from millstream.cli.offsets import Partitions, choose_partitions, find_ends, find_offsets
 from millstream.cli.options import (
     DEFAULT_BOOTSTRAP,
     DEFAULT_TIMEOUT_S,
     Bootstrap,
+    Environment,
     Timeout,
     Topic,
 )
@@ -27,9 +29,8 @@ from millstream.cli.record_format import (
     value_lines,
     value_show,
 )
-from millstream.cli.session import Session, open_session
+from millstream.cli.session import open_session
 from millstream.cli.times import TIME_SYNTAX, parse_time
-from millstream.cli.topic_io import EARLIEST, LATEST, Isolation, list_offsets
 from millstream.cli.topic_reader import Span, TopicReader
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from millstream.cli.record_format import Render
+    from millstream.cli.session import Session
+    from millstream.client.admin.partitions import IsolationLevel
 
 WAIT_MS: Final = 500
 """How long a broker waits for records before it says that there are none."""
@@ -118,6 +121,7 @@ def consume(
     encoding: EncodingOption = Encoding.TEXT,
     null: Null = "null",
     isolation: IsolationOption = IsolationChoice.READ_UNCOMMITTED,
+    environment: Environment = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     as_json: JsonLines = False,
@@ -142,7 +146,7 @@ def consume(
     else:
         show = value_show(encoding, null, is_for_terminal=sys.stdout.isatty())
         render = compile_format(format_, show) if format_ else value_lines(show, key_separator)
-    with open_session(bootstrap_server, timeout) as session:
+    with open_session(bootstrap_server, timeout, environment) as session:
         now_ms = session.clock.wall_ms()
         where = Where(
             choose_partitions(session, topic, partition),
@@ -151,7 +155,7 @@ def consume(
             from_ms=None if from_time is None else parse_time(from_time, now_ms),
             until_ms=None if until is None else parse_time(until, now_ms),
             is_following=follow,
-            isolation=Isolation[isolation.name],
+            isolation=isolation.value,
         )
         read_count = _print_records(session, topic, where, render, count)
     _tell_people(topic, read_count, where)
@@ -166,13 +170,13 @@ class Where(NamedTuple):
     from_ms: int | None = None
     until_ms: int | None = None
     is_following: bool = False
-    isolation: Isolation = Isolation.READ_UNCOMMITTED
+    isolation: IsolationLevel = "read_uncommitted"
 
 
 def spans(session: Session, topic: str, where: Where) -> dict[int, Span]:
     """From where to where to read in each partition."""
-    earliest = _offsets(session, topic, where, EARLIEST)
-    latest = _offsets(session, topic, where, LATEST)
+    earliest = find_ends(session, topic, where.partitions, "earliest", where.isolation)
+    latest = find_ends(session, topic, where.partitions, "latest", where.isolation)
     starts, ends = earliest, dict[int, int | None](latest)
     if where.is_from_end:
         starts = latest
@@ -195,17 +199,12 @@ def spans(session: Session, topic: str, where: Where) -> dict[int, Span]:
     return {each: Span(starts[each], ends[each]) for each in where.partitions}
 
 
-def _offsets(session: Session, topic: str, where: Where, timestamp: int) -> dict[int, int]:
-    found = list_offsets(session, topic, where.partitions, timestamp, where.isolation)
-    return {each: at.offset for each, at in found.items()}
-
-
 def _at_time(
     session: Session, topic: str, where: Where, timestamp: int, latest: Mapping[int, int]
 ) -> dict[int, int]:
     """The first offset at or after a time, the end where there is none."""
-    found = _offsets(session, topic, where, timestamp)
-    return {each: at if at >= 0 else latest[each] for each, at in found.items()}
+    found = find_offsets(session, topic, where.partitions, timestamp, where.isolation)
+    return {each: latest[each] if at.offset is None else at.offset for each, at in found.items()}
 
 
 def _start(topic: str, partition: int, wanted: int, earliest: int, latest: int) -> int:
@@ -224,37 +223,76 @@ def _start(topic: str, partition: int, wanted: int, earliest: int, latest: int) 
 def _print_records(
     session: Session, topic: str, where: Where, render: Render, count: int | None
 ) -> int:
-    reader = TopicReader(
-        session,
-        topic,
-        spans(session, topic, where),
-        isolation=where.isolation,
-        until_ms=where.until_ms,
-        on_gap=lambda partition, start, end: _tell_of_gap(topic, partition, start, end),
+    consumer = session.consumer(
+        isolation_level=where.isolation, auto_offset_reset="none", fetch_max_wait=WAIT_MS / 1000
     )
+    with consumer:
+        reader = TopicReader(
+            consumer,
+            topic,
+            spans(session, topic, where),
+            until_ms=where.until_ms,
+            on_gap=lambda partition, start, end: _tell_of_gap(topic, partition, start, end),
+        )
+        with closing(reader):
+            return _print_all(reader, Patience(session, topic, where), topic, render, count)
+
+
+def _print_all(
+    reader: TopicReader, patience: Patience, topic: str, render: Render, count: int | None
+) -> int:
     out = sys.stdout.buffer
-    read_count = idle_rounds = 0
+    read_count = 0
     while not reader.is_finished:
-        for partition, record in reader.poll(WAIT_MS):
-            out.write(render(topic, partition, record))
+        for record in reader.poll(WAIT_MS):
+            out.write(render(topic, record.partition, record))
             read_count += 1
             if read_count == count:
                 return read_count
         out.flush()
-        idle_rounds = idle_rounds + 1 if reader.is_idle else 0
-        if idle_rounds and _is_over(where, idle_rounds, session.clock.wall_ms()):
-            break
-        if idle_rounds:
+        if reader.is_idle:
             _require_reader(out)
+        if patience.is_over(reader):
+            break
     return read_count
 
 
-def _is_over(where: Where, idle_rounds: int, now_ms: int) -> bool:
-    """Whether there is no point in waiting for more."""
-    if where.is_following:
-        return where.until_ms is not None and now_ms >= where.until_ms
-    # Compaction may have left nothing before the end that was found.
-    return idle_rounds >= IDLE_ROUNDS_MAX
+class Patience:
+    """Decides whether silence is the end, something to wait through, or a fault."""
+
+    def __init__(self, session: Session, topic: str, where: Where) -> None:
+        self._session = session
+        self._topic = topic
+        self._where = where
+        self._idle_rounds = 0
+        self._next_check = IDLE_ROUNDS_MAX
+        self._is_checked = False
+
+    def is_over(self, reader: TopicReader) -> bool:
+        """After a round: whether there is no point in another one."""
+        if not reader.is_idle:
+            self._idle_rounds, self._next_check = 0, IDLE_ROUNDS_MAX
+            self._is_checked = False
+            return False
+        self._idle_rounds += 1
+        where = self._where
+        now_ms = self._session.clock.wall_ms()
+        if where.is_following and where.until_ms is not None and now_ms >= where.until_ms:
+            return True
+        if self._idle_rounds < self._next_check:
+            return False
+        if self._is_checked and not where.is_following:
+            # Brokers answer and have nothing: compaction has left nothing before the end.
+            return True
+        # Silence of brokers that are gone is no end: this raises then.
+        find_ends(self._session, self._topic, reader.partitions, "latest")
+        self._is_checked = True
+        self._next_check = self._idle_rounds + (
+            int(self._session.timeout_s * 1000 / WAIT_MS) + 1
+            if where.is_following
+            else IDLE_ROUNDS_MAX
+        )
+        return False
 
 
 def _require_reader(out: BinaryIO) -> None:

@@ -16,7 +16,7 @@ from millstream.protocol.messages import FindCoordinatorRequest, FindCoordinator
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from millstream.cli.session import BrokerConnection, Session
+    from millstream.cli.message_session import BrokerConnection, Session
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ import difflib
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from millstream.errors import MillstreamError
+from millstream.errors import BootstrapFailed, MillstreamError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -54,6 +54,15 @@ def nearest(wrong: str, known: Iterable[str]) -> str:
     """`; did you mean 'x'?` if there is something close, else nothing."""
     matches = difflib.get_close_matches(wrong, list(known), n=1, cutoff=0.6)
     return f"; did you mean {matches[0]!r}?" if matches else ""
+
+
+def unreachable_line(error: MillstreamError) -> str:
+    """What to say when no broker answered, and what to do about it."""
+    if isinstance(error, BootstrapFailed):
+        way = "start one with `millstream server start`, or name another with --bootstrap-server"
+    else:
+        way = "look at the broker, or give more time with --timeout"
+    return f"{one_line(str(error)).rstrip('.')}; {way}"
 
 
 def one_line(text: str) -> str:

@@ -34,7 +34,7 @@ from millstream.types import TopicPartition, Uuid
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from millstream.cli.session import Session
+    from millstream.cli.message_session import Session
     from millstream.errors import ApiError
     from millstream.protocol.messages.offset_fetch import OffsetFetchResponseGroup
 

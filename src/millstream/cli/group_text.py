@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from millstream.cli.cluster_view import BrokerView
     from millstream.cli.group_offsets import Committed
     from millstream.cli.group_view import GroupView, ListedGroup, MemberView
-    from millstream.cli.session import Session
+    from millstream.cli.message_session import Session
     from millstream.types import TopicPartition
 
 _LEAVE: Final = "stop its consumers first; one that died is given up after its session timeout"

@@ -38,7 +38,7 @@ from millstream.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from millstream.cli.session import Session
+    from millstream.cli.message_session import Session
     from millstream.errors import ApiError
     from millstream.protocol.messages import consumer_group_describe as consumer
     from millstream.protocol.messages import describe_groups as classic

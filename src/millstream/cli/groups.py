@@ -33,6 +33,7 @@ from millstream.cli.group_view import (
     list_groups,
     no_such_group,
 )
+from millstream.cli.message_session import open_session
 from millstream.cli.offset_reset import TargetOptions, choose_places, parse_places, plan_offsets
 from millstream.cli.options import (
     DEFAULT_BOOTSTRAP,
@@ -63,7 +64,6 @@ from millstream.cli.reset_command import (
     require_one_output,
     show_plan,
 )
-from millstream.cli.session import open_session
 from millstream.errors import (
     GroupIdNotFound,
     GroupSubscribedToTopic,
@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from millstream.cli.group_view import GroupView
-    from millstream.cli.session import Session
+    from millstream.cli.message_session import Session
     from millstream.types import TopicPartition
 
 family = new_family("Consumer groups: who reads, how far, and from where on.")

@@ -18,7 +18,7 @@ from millstream.cli.transaction_view import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from millstream.cli.session import Session
+    from millstream.cli.message_session import Session
     from millstream.cli.transaction_view import ProducerView, TransactionView
     from millstream.types import TopicPartition
 

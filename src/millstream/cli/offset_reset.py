@@ -21,7 +21,7 @@ from millstream.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from millstream.cli.session import Session
+    from millstream.cli.message_session import Session
 
 _CSV_FIELDS = ("topic", "partition", "offset")
 

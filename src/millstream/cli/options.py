@@ -9,7 +9,7 @@ from typing import Annotated, Final
 import typer
 
 from millstream.cli.faults import UsageFault
-from millstream.cli.session import Session, open_session
+from millstream.cli.message_session import Session, open_session
 
 BOOTSTRAP_VARIABLE: Final = "MILLSTREAM_BOOTSTRAP_SERVER"
 DEFAULT_BOOTSTRAP: Final = "localhost:9092"
@@ -78,6 +78,10 @@ Bootstrap = Annotated[
 ]
 Timeout = Annotated[
     float, typer.Option("--timeout", metavar="SECONDS", help="How long to try before giving up.")
+]
+Environment = Annotated[
+    str | None,
+    typer.Option("--environment", metavar="NAME", help="Of this environment: NAME.topic."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Topic = Annotated[

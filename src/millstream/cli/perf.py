@@ -3,50 +3,51 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from millstream.cli.cluster_view import TopicView
-from millstream.cli.connection import Address
 from millstream.cli.faults import CommandFailed, ExitCode, UsageFault
-from millstream.cli.offsets import Partitions, choose_partitions
+from millstream.cli.offsets import Partitions, choose_partitions, find_ends
 from millstream.cli.options import (
     DEFAULT_BOOTSTRAP,
     DEFAULT_TIMEOUT_S,
     AsJson,
     Bootstrap,
+    Environment,
     Timeout,
     Topic,
     new_family,
 )
 from millstream.cli.output import show_facts, show_json
-from millstream.cli.perf_consume import ConsumeLoad, FetchPlan, Position
+from millstream.cli.perf_consume import ConsumeLoad, Position, ReadPlan
 from millstream.cli.perf_payload import Payload, random_values, values_of_file
-from millstream.cli.perf_pipe import Pipe
 from millstream.cli.perf_produce import ProduceLoad, Timetable
 from millstream.cli.perf_run import Outcome, latency_line, run_load
 from millstream.cli.produce import (
+    RECORD_BYTES_MAX,
     AcksChoice,
     AcksOption,
     CompressionChoice,
     CompressionOption,
-    parse_acks,
 )
-from millstream.cli.session import Session, open_session
-from millstream.cli.topic_io import EARLIEST, LATEST, list_offsets
-from millstream.errors import LeaderNotAvailable, TopicAlreadyExists, error_for_code
-from millstream.protocol.messages import CreateTopicsRequest, CreateTopicsResponse
-from millstream.protocol.messages.create_topics import CreatableTopic
-from millstream.records import Compression
+from millstream.cli.session import open_session
+from millstream.errors import MillstreamError, TopicAlreadyExists
+from millstream.types import TopicPartition
+
+if TYPE_CHECKING:
+    from millstream.cli.session import Session
+    from millstream.client.producer.producer import Producer
 
 family = new_family("Measure how fast records are written and read.")
 
 _DURATION_S: Final = 10.0
-_BROKER_DEFAULT: Final = -1
+_CHUNK_BYTES: Final = 32 << 10
+"""Between two looks at the clock."""
+_BUFFER_BYTES: Final = 32 << 20
 _INT32_MAX: Final = (1 << 31) - 1
 _ticks: Callable[[], int] = time.perf_counter_ns
 
@@ -58,7 +59,10 @@ Duration = Annotated[
     typer.Option("--duration", "-d", min=0.001, metavar="SECONDS", help="Stop after so long."),
 ]
 Connections = Annotated[
-    int, typer.Option("--connections", min=1, max=256, help="To each broker, at the same time.")
+    int,
+    typer.Option(
+        "--connections", min=1, max=256, help="Clients at the same time, each with its own."
+    ),
 ]
 Size = Annotated[
     int, typer.Option("--size", "-s", min=1, max=1 << 26, metavar="BYTES", help="Of a value.")
@@ -114,7 +118,7 @@ def perf_produce(
     size: Size = 100,
     payload: PayloadFile = None,
     throughput: Throughput = None,
-    batch_size: BatchSize = 16_384,
+    batch_size: BatchSize = 262_144,
     linger: Linger = 5.0,
     in_flight: InFlight = 5,
     connections: Connections = 1,
@@ -123,45 +127,54 @@ def perf_produce(
     partition: Partitions = None,
     partitions: NewPartitions = None,
     progress: ShowProgress = None,
+    environment: Environment = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
     """Write records as fast as they are taken, or at a rate, for 10 seconds or as said.
 
-    The latency is from when a batch was due until it was acknowledged, once for each record.
-    Ctrl-C ends it with the summary.
+    They go through `Producer`, one by one. The latency is from when a record was due until it was
+    acknowledged, as measured every few hundred records. Ctrl-C ends it with the summary.
 
     Examples: `millstream perf produce load --partitions 4 --duration 30`,
     `millstream perf produce load -n 1000000 -s 1000 --throughput 50000 --json`
     """
     if records is None and duration is None:
         duration = _DURATION_S
-    codec = Compression.parse(compression.value)
     values = random_values(size) if payload is None else values_of_file(payload)
-    source = Payload(values, batch_size, codec)
-    count = source.records_per_batch
+    source = Payload(values, min(batch_size, _CHUNK_BYTES))
+    count = source.records_per_chunk
     timetable = Timetable(count, records, _ns(duration), throughput, int(linger * 1e6))
-    with open_session(bootstrap_server, timeout) as session:
+    settings: dict[str, Any] = {
+        "acks": acks.value,
+        "compression_type": compression.value,
+        "batch_size": batch_size,
+        "linger": linger / 1000,
+        "max_in_flight_requests_per_connection": in_flight,
+        "max_request_size": RECORD_BYTES_MAX,
+        "buffer_memory": max(_BUFFER_BYTES, 2 * size),
+    }
+    with open_session(bootstrap_server, timeout, environment) as session, ExitStack() as opened:
         if partitions is not None:
             create_topic(session, topic, partitions)
         chosen = choose_partitions(session, topic, partition)
-        with leader_pipes(session, topic, chosen, connections) as pipes:
-            load = ProduceLoad(
-                session.topic(topic),
-                pipes,
-                source,
-                timetable,
-                acks=parse_acks(acks),
-                in_flight_max=in_flight,
-                timeout_ms=session.timeout_ms,
-                ticks=_ticks,
-                wall_ms=session.clock.wall_ms,
-            )
-            outcome = run_load(load, _ticks, is_shown=progress)
+        producers = [session.producer(**settings) for _ in range(connections)]
+        for each in producers:
+            opened.callback(_give_up, each)
+        load = ProduceLoad(
+            topic,
+            producers,
+            source,
+            timetable,
+            partitions=chosen if partition else None,
+            is_acknowledged=acks is not AcksChoice.NONE,
+            ticks=_ticks,
+        )
+        outcome = run_load(load, _ticks, is_shown=progress)
     how = {
         "acks": acks.value,
-        "compression": codec.config_name,
+        "compression": compression.value,
         "partitions": len(chosen),
         "connections": connections,
         "in_flight": in_flight,
@@ -178,8 +191,8 @@ def perf_consume(
         bool, typer.Option("--follow", "-f", help="Read what is still to come, from now on.")
     ] = False,
     partition: Partitions = None,
-    raw: Annotated[
-        bool, typer.Option("--raw", help="Count batches by their headers, decode no records.")
+    columns: Annotated[
+        bool, typer.Option("--columns", help="Take Arrow columns, make no record objects.")
     ] = False,
     fetch_bytes: FetchBytes = 50 << 20,
     partition_bytes: PartitionBytes = 1 << 20,
@@ -187,91 +200,71 @@ def perf_consume(
     max_wait: MaxWait = 500,
     connections: Connections = 1,
     progress: ShowProgress = None,
+    environment: Environment = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
     """Read everything that a topic has, or follow it, without a consumer group.
 
-    The latency is from a request to its answer, of those that brought records.
-    Ctrl-C ends it with the summary.
+    Records go through `Consumer`. With `--follow` the latency is how old they are when they are
+    read. Ctrl-C ends it with the summary.
 
     Examples: `millstream perf consume load`, `millstream perf consume load --follow --duration 30`
     """
-    plan = FetchPlan(
-        fetch_bytes, partition_bytes, min_bytes, max_wait, records, _ns(duration), not raw
-    )
-    with open_session(bootstrap_server, timeout) as session:
-        if max_wait >= session.timeout_ms:
-            raise UsageFault("--max-wait must be below --timeout, or no answer comes in time")
+    if max_wait >= timeout * 1000:
+        raise UsageFault("--max-wait must be below --timeout, or no answer comes in time")
+    plan = ReadPlan(records, _ns(duration), columns, is_timed=follow)
+    settings: dict[str, Any] = {
+        "auto_offset_reset": "none",
+        "fetch_max_bytes": fetch_bytes,
+        "max_partition_fetch_bytes": partition_bytes,
+        "fetch_min_bytes": min_bytes,
+        "fetch_max_wait": max_wait / 1000,
+    }
+    with open_session(bootstrap_server, timeout, environment) as session, ExitStack() as opened:
         chosen = choose_partitions(session, topic, partition)
         positions = _positions(session, topic, chosen, follow=follow)
-        with leader_pipes(session, topic, chosen, connections) as pipes:
-            load = ConsumeLoad(session.topic(topic), _assign(pipes, positions), plan, ticks=_ticks)
-            outcome = run_load(load, _ticks, is_shown=progress)
-    how = {"partitions": len(chosen), "connections": connections, "decoded": not raw}
+        consumers = [
+            opened.enter_context(session.consumer(**settings))
+            for _ in range(min(connections, len(chosen)))
+        ]
+        assigned = {
+            consumer: {
+                TopicPartition(topic, each): positions[each]
+                for each in chosen[number :: len(consumers)]
+            }
+            for number, consumer in enumerate(consumers)
+        }
+        load = ConsumeLoad(assigned, plan, ticks=_ticks, wall_ms=session.clock.wall_ms)
+        outcome = run_load(load, _ticks, is_shown=progress)
+    how = {"partitions": len(chosen), "connections": len(consumers), "columns": columns}
     _report(topic, outcome, how, as_json=as_json)
 
 
-@contextmanager
-def leader_pipes(
-    session: Session, topic: str, partitions: list[int], connections: int
-) -> Iterator[dict[int, list[Pipe[Any]]]]:
-    """New connections to each partition's leader, which partitions of one leader share."""
-    addresses = {each: _leader_address(session, topic, each) for each in partitions}
-    with ExitStack() as opened:
-        pipes: dict[Address, list[Pipe[Any]]] = {
-            address: [
-                opened.enter_context(Pipe(address, session.timeout_ms)) for _ in range(connections)
-            ]
-            for address in dict.fromkeys(addresses.values())
-        }
-        yield {each: pipes[address] for each, address in addresses.items()}
-
-
-def _leader_address(session: Session, topic: str, partition: int) -> Address:
-    return session.retrying(lambda: session.leader(topic, partition).address)
+def _give_up(producer: Producer) -> None:
+    """Close a producer; what was lost is told by the load already."""
+    with suppress(MillstreamError):
+        producer.close(0)
 
 
 def create_topic(session: Session, name: str, partitions: int) -> None:
     """Create a topic unless it is there, and wait until all its partitions have leaders."""
-    request = CreateTopicsRequest(
-        topics=[
-            CreatableTopic(name=name, num_partitions=partitions, replication_factor=_BROKER_DEFAULT)
-        ],
-        timeout_ms=session.timeout_ms,
-    )
-    result = session.call(request, CreateTopicsResponse).topics[0]
-    if result.error_code not in (0, TopicAlreadyExists.code):
-        raise error_for_code(result.error_code, result.error_message)
-    session.retrying(lambda: _require_leaders(session, name))
-
-
-def _require_leaders(session: Session, name: str) -> None:
-    found: TopicView | None = session.refresh().topics.get(name)
-    if found is None or any(each.leader_id < 0 for each in found.partitions):
-        raise LeaderNotAvailable(f"{name} was created but has no leaders yet")
+    try:
+        created = session.admin.create_topic(name, partitions=partitions)
+    except TopicAlreadyExists:
+        return
+    session.wait_for_leaders([created])
 
 
 def _positions(
     session: Session, topic: str, partitions: list[int], *, follow: bool
 ) -> dict[int, Position]:
-    ends = list_offsets(session, topic, partitions, LATEST)
+    ends = find_ends(session, topic, partitions, "latest")
     if follow:
-        return {each: Position(ends[each].offset) for each in partitions}
-    starts = list_offsets(session, topic, partitions, EARLIEST)
-    return {each: Position(starts[each].offset, ends[each].offset) for each in partitions}
-
-
-def _assign(
-    pipes: dict[int, list[Pipe[Any]]], positions: dict[int, Position]
-) -> dict[Pipe[Any], dict[int, Position]]:
-    """Deal the partitions of each leader to the connections that go there."""
-    assigned: dict[Pipe[Any], dict[int, Position]] = {}
-    for partition, lane in pipes.items():
-        pipe = min(lane, key=lambda each: len(assigned.get(each, ())))
-        assigned.setdefault(pipe, {})[partition] = positions[partition]
-    return assigned
+        return {each: Position(ends[each]) for each in partitions}
+    starts = find_ends(session, topic, partitions, "earliest")
+    return {each: Position(starts[each], ends[each]) for each in partitions}
 
 
 def _report(topic: str, outcome: Outcome, how: dict[str, Any], *, as_json: bool) -> None:
@@ -280,14 +273,12 @@ def _report(topic: str, outcome: Outcome, how: dict[str, Any], *, as_json: bool)
         show_json({"topic": topic, **how, **facts})
     else:
         rate = f"{facts['records_per_second']:,.0f} records/s, {facts['mb_per_second']:,.1f} MB/s"
-        sent = f"{meter.requests:,}, {meter.wire_bytes / 1e6:,.1f} MB in batches"
         show_facts(
             {
                 "topic": topic,
                 "records": f"{meter.records:,} in {outcome.seconds:.2f} s",
                 "rate": rate,
                 "latency": latency_line(meter.latencies),
-                "requests": sent,
                 "with": ", ".join(
                     f"{name.replace('_', ' ')} {value}" for name, value in how.items()
                 ),

@@ -1,44 +1,38 @@
-"""The load of `millstream perf consume`: the next fetch is on its way while records are decoded.
+"""The load of `millstream perf consume`: records through `Consumer`, as an application reads them.
 
-`perf_run` turns it until it is done. Each connection reads the partitions it was given, from where
-it was told on. It neither prints nor retries, and commits nothing.
+`perf_run` turns it until it is done. Each consumer reads the partitions it was given, from where it
+was told on, and fetches ahead by itself. Nothing is committed.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final
 
 from millstream.cli.perf_meter import Meter
-from millstream.cli.perf_pipe import answered
-from millstream.errors import error_for_code
-from millstream.protocol.messages import FetchRequest, FetchResponse
-from millstream.protocol.messages.fetch import FetchPartition, FetchTopic
-from millstream.records import RecordBatch, split_batches
+from millstream.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from millstream.cli.cluster_view import TopicView
-    from millstream.cli.perf_pipe import Pipe
-    from millstream.protocol.messages.fetch import PartitionData
-    from millstream.types import ReadableBuffer
+    from millstream.client.consumer.consumer import Consumer
 
 _TURN_S_MAX: Final = 0.1
+_RECORDS_PER_POLL: Final = 5_000
+_value_of: Final = attrgetter("value")
 
 
 @dataclass(frozen=True, slots=True)
-class FetchPlan:
+class ReadPlan:
     """How to read, and when to stop."""
 
-    fetch_bytes: int
-    partition_bytes: int
-    min_bytes: int
-    wait_ms: int
     records_max: int | None = None
     duration_ns: int | None = None
-    is_decoding: bool = True
-    """Whether records are looked at, or only the headers of batches."""
+    is_columnar: bool = False
+    """Whether columns are taken, and no objects made for records."""
+    is_timed: bool = False
+    """Whether the age of records is measured."""
 
 
 @dataclass(slots=True)
@@ -54,51 +48,50 @@ class Position:
         """Whether there is more to read."""
         return self.end is None or self.offset < self.end
 
-
-class _Piece(NamedTuple):
-    """What a fetch brought of one partition."""
-
-    records: ReadableBuffer
-    from_offset: int
+    @property
+    def left(self) -> int:
+        """How many offsets are still to be read, as far as there is an end."""
+        return 0 if self.end is None else max(0, self.end - self.offset)
 
 
 class ConsumeLoad:
-    """Reads through any number of connections, each with one fetch on its way."""
+    """Reads through any number of consumers."""
 
     def __init__(
         self,
-        topic: TopicView,
-        assigned: Mapping[Pipe[int], Mapping[int, Position]],
-        plan: FetchPlan,
+        assigned: Mapping[Consumer, Mapping[TopicPartition, Position]],
+        plan: ReadPlan,
         *,
         ticks: Callable[[], int],
+        wall_ms: Callable[[], int],
     ) -> None:
-        """`assigned` are the partitions that each connection reads."""
+        """`assigned` are the partitions that each consumer reads."""
         self.meter = Meter()
-        self._topic = topic
-        self._assigned = assigned
-        self._pipes = list(assigned)
+        self._open = {
+            consumer: {place: at for place, at in positions.items() if at.is_open}
+            for consumer, positions in assigned.items()
+        }
+        self._positions = [at for positions in assigned.values() for at in positions.values()]
         self._plan = plan
         self._ticks = ticks
-        self._started_ns = ticks()
+        self._wall_ms = wall_ms
         self._is_ending = False
-        self._todo = sum(
-            each.end - each.offset
-            for positions in assigned.values()
-            for each in positions.values()
-            if each.end is not None
-        )
-        for pipe in self._pipes:
-            self._fetch(pipe)
+        self._todo = sum(at.left for at in self._positions)
+        for consumer, positions in self._open.items():
+            consumer.assign(positions)
+            for place, at in positions.items():
+                consumer.seek(place, at.offset)
+        self._started_ns = ticks()
 
     def turn(self) -> bool:
-        """Wait for an answer, a bit; False when there is nothing more to read."""
-        now_ns = self._ticks()
-        if self._is_ending or self._has_enough(now_ns):
+        """Take what is there, or wait for it, a bit; False when there is nothing more to read."""
+        if self._is_ending or self._has_enough(self._ticks()):
             return False
-        for pipe in answered(self._pipes, _TURN_S_MAX, now_ns):
-            self._take(pipe)
-        return any(pipe.in_flight for pipe in self._pipes)
+        reading = [consumer for consumer, positions in self._open.items() if positions]
+        for consumer in reading:
+            # Who has to wait for several must not wait for the first.
+            self._take(consumer, _TURN_S_MAX / len(reading))
+        return bool(reading)
 
     def end(self) -> None:
         """Read no more; what is on its way is not waited for."""
@@ -109,13 +102,7 @@ class ConsumeLoad:
         plan = self._plan
         shares = []
         if self._todo:
-            left = sum(
-                max(0, each.end - each.offset)
-                for positions in self._assigned.values()
-                for each in positions.values()
-                if each.end is not None
-            )
-            shares.append(1 - left / self._todo)
+            shares.append(1 - sum(at.left for at in self._positions) / self._todo)
         if plan.records_max is not None:
             shares.append(self.meter.records / plan.records_max)
         if plan.duration_ns is not None:
@@ -128,67 +115,34 @@ class ConsumeLoad:
             return True
         return plan.duration_ns is not None and now_ns - self._started_ns >= plan.duration_ns
 
-    def _fetch(self, pipe: Pipe[int]) -> None:
-        """Ask for more of what is open, if anything is."""
-        partitions = [
-            FetchPartition(
-                partition=index,
-                fetch_offset=position.offset,
-                partition_max_bytes=self._plan.partition_bytes,
-            )
-            for index, position in self._assigned[pipe].items()
-            if position.is_open
-        ]
-        if not partitions:
+    def _take(self, consumer: Consumer, wait_s: float) -> None:
+        if self._plan.is_columnar:
+            columns = consumer.poll_arrow(wait_s, columns=["value"])
+            if columns is not None:
+                self.meter.add(len(columns), 0)
+        else:
+            self._take_records(consumer, wait_s)
+        self._advance(consumer)
+
+    def _take_records(self, consumer: Consumer, wait_s: float) -> None:
+        wanted = _RECORDS_PER_POLL
+        if self._plan.records_max is not None:
+            wanted = min(wanted, self._plan.records_max - self.meter.records)
+        records = consumer.poll(wait_s, max_records=max(1, wanted))
+        if not records:
             return
-        topic = FetchTopic(
-            topic=self._topic.name, topic_id=self._topic.topic_id, partitions=partitions
-        )
-        request = FetchRequest(
-            max_wait_ms=self._plan.wait_ms,
-            min_bytes=self._plan.min_bytes,
-            max_bytes=self._plan.fetch_bytes,
-            topics=[topic],
-        )
-        now_ns = self._ticks()
-        pipe.post(request, now_ns, now_ns)
+        value_bytes = sum(map(len, filter(None, map(_value_of, records))))
+        self.meter.add(len(records), value_bytes)
+        if self._plan.is_timed:
+            age_ms = max(0, self._wall_ms() - records[-1].timestamp)
+            self.meter.time(age_ms * 1_000_000, len(records))
 
-    def _take(self, pipe: Pipe[int]) -> None:
-        sent_ns, response = pipe.take(FetchResponse)
-        latency_ns = self._ticks() - sent_ns
-        if response.error_code:
-            raise error_for_code(response.error_code)
-        positions = self._assigned[pipe]
-        pieces = [
-            self._advance(positions[data.partition_index], data)
-            for topic in response.responses
-            for data in topic.partitions
-        ]
-        # First the next request, then the work: the broker need not wait for us.
-        self._fetch(pipe)
-        counts = [self._digest(piece) for piece in pieces]
-        size = sum(len(piece.records) for piece in pieces)
-        if size:  # An empty answer tells how long the broker waited, not how long it took.
-            self.meter.time(latency_ns)
-            self.meter.add(sum(counts), size, size)
-
-    def _advance(self, position: Position, data: PartitionData) -> _Piece:
-        if data.error_code:
-            raise error_for_code(data.error_code)
-        from_offset, records = position.offset, data.records or b""
-        for batch in split_batches(records):
-            position.offset = batch.next_offset
-        return _Piece(records, from_offset)
-
-    def _digest(self, piece: _Piece) -> int:
-        """How many records there are; with a check of everything, unless that is not wanted."""
-        count = 0
-        for batch in split_batches(piece.records):
-            if batch.is_control:
-                continue
-            if isinstance(batch, RecordBatch) and not self._plan.is_decoding:
-                count += batch.record_count
-                continue
-            batch.check_crc()
-            count += len(batch.records(piece.from_offset))
-        return count
+    def _advance(self, consumer: Consumer) -> None:
+        """Note how far it is; partitions that are at their end are read no more."""
+        positions = self._open[consumer]
+        for place, at in list(positions.items()):
+            if at.end is not None:
+                at.offset = consumer.position(place)
+                if not at.is_open:
+                    del positions[place]
+                    consumer.pause([place])

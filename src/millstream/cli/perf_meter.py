@@ -66,21 +66,16 @@ class Meter:
 
     records: int = 0
     byte_count: int = 0
-    """Of the values that were written, or of the batches that were read."""
-    wire_bytes: int = 0
-    """Of the batches, as they were sent."""
-    requests: int = 0
+    """Of the values."""
     latencies: Latencies = field(default_factory=Latencies)
     _window_records: int = 0
     _window_bytes: int = 0
     _window_latencies: Latencies = field(default_factory=Latencies)
 
-    def add(self, records: int, byte_count: int, wire_bytes: int) -> None:
-        """Count the records of one answer."""
-        self.requests += 1
+    def add(self, records: int, byte_count: int) -> None:
+        """Count records."""
         self.records += records
         self.byte_count += byte_count
-        self.wire_bytes += wire_bytes
         self._window_records += records
         self._window_bytes += byte_count
 

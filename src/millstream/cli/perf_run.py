@@ -63,8 +63,6 @@ class Outcome:
         return {
             "records": meter.records,
             "bytes": meter.byte_count,
-            "wire_bytes": meter.wire_bytes,
-            "requests": meter.requests,
             "seconds": round(self.seconds, 6),
             "records_per_second": round(meter.records / seconds, 1),
             "mb_per_second": round(meter.byte_count / seconds / 1e6, 3),

@@ -17,6 +17,7 @@ from millstream.cli.options import (
     DEFAULT_TIMEOUT_S,
     AsJson,
     Bootstrap,
+    Environment,
     Timeout,
     Topic,
 )
@@ -29,18 +30,17 @@ from millstream.cli.record_text import (
     unescape,
 )
 from millstream.cli.session import open_session
-from millstream.cli.topic_io import Acks, produce_batch
-from millstream.errors import MillstreamError
-from millstream.records import Compression, RecordBatchBuilder, partition_for_key
+from millstream.errors import DeliveryFailed, MillstreamError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from millstream.cli.session import Session
+    from millstream.client.producer.producer import Producer
 
 _READ_BYTES: Final = 1 << 16
-BATCH_BYTES: Final = 100_000
-"""Below the megabyte that brokers take by default, with room for what a line may add."""
+RECORD_BYTES_MAX: Final = 64 << 20
+"""Whether a record is too large is for the topic to say."""
 
 
 class InputFormat(Enum):
@@ -103,17 +103,18 @@ def produce(
     whole: Annotated[bool, typer.Option("--whole", help="Each file is one record.")] = False,
     partition: Annotated[
         int | None,
-        typer.Option("--partition", "-p", help="Where to; else by key, or in turn."),
+        typer.Option("--partition", "-p", help="Where to; else by key, or where there is room."),
     ] = None,
     compression: CompressionOption = CompressionChoice.NONE,
     acks: AcksOption = AcksChoice.ALL,
+    environment: Environment = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
     r"""Write records: each line of stdin or of the files is one.
 
-    Lines that arrive together travel together. A record may arrive twice if an answer is lost.
+    Lines that arrive together travel together. With `--acks all` none arrives twice.
 
     Examples: `echo hello | millstream produce greetings`,
     `millstream produce orders -K '\t' -z zstd -H source=import orders.tsv`
@@ -129,92 +130,80 @@ def produce(
     if key_separator == "":
         raise UsageFault("--key-separator is empty")
     read = parse_json_line if input_format is InputFormat.JSON else parser.parse
-    with open_session(bootstrap_server, timeout) as session:
-        writer = TopicWriter(
-            session, topic, parse_acks(acks), Compression.parse(compression.value), partition
+    with open_session(bootstrap_server, timeout, environment) as session:
+        producer = session.producer(
+            acks=acks.value,
+            compression_type=compression.value,
+            max_request_size=RECORD_BYTES_MAX,
+            buffer_memory=2 * RECORD_BYTES_MAX,
         )
-        try:
+        with producer:
+            writer = TopicWriter(session, producer, topic, partition)
             _produce_all(writer, files or [], read, whole=whole)
-        except MillstreamError as error:
-            if not writer.record_count:
-                raise
-            raise CommandFailed(
-                f"{error} (after {counted(writer.record_count, 'record')})"
-            ) from error
     if as_json:
         show_json({"topic": topic, "records": writer.record_count, "bytes": writer.byte_count})
     note(f"{topic}: {counted(writer.record_count, 'record')}", as_json=as_json)
 
 
-def parse_acks(choice: AcksChoice) -> Acks:
-    """The number for the choice."""
-    return Acks[choice.name]
-
-
 class TopicWriter:
-    """Collects records by partition and sends a batch when it is full or somebody flushes."""
+    """Gives records to a producer and counts those that have arrived."""
 
     def __init__(
-        self,
-        session: Session,
-        topic: str,
-        acks: Acks,
-        compression: Compression,
-        partition: int | None = None,
+        self, session: Session, producer: Producer, topic: str, partition: int | None = None
     ) -> None:
         self._session = session
+        self._producer = producer
         self._topic = topic
-        self._acks = acks
-        self._compression = compression
-        self._partition_count = len(session.topic(topic).partitions)
+        session.topic(topic)
         if partition is not None:
-            session.topic(topic).partition(partition)
+            session.partition(topic, partition)
         self._fixed = partition
-        self._turn = session.clock.wall_ms() % self._partition_count
-        self._builders: dict[int, RecordBatchBuilder] = {}
         self.record_count = 0
         self.byte_count = 0
 
     def add(self, record: NewRecord) -> None:
-        """Take a record; its batch is sent when it is full."""
-        partition = self._choose(record)
-        builder = self._builders.setdefault(partition, RecordBatchBuilder())
-        size = len(record.key or b"") + len(record.value or b"")
-        if builder.record_count and builder.size + size > BATCH_BYTES:
-            self._send(partition, builder)
-        timestamp = record.timestamp
-        if timestamp is None:
-            timestamp = self._session.clock.wall_ms()
-        builder.append(timestamp, record.key, record.value, record.headers)
+        """Take a record; it is sent when there are enough, or somebody flushes."""
+        partition = self._fixed
+        if partition is None and record.partition is not None:
+            partition = self._session.partition(self._topic, record.partition).index
+        self._producer.send(
+            self._topic,
+            record.value,
+            key=record.key,
+            partition=partition,
+            timestamp=record.timestamp,
+            headers=record.headers or None,
+        )
+        self.record_count += 1
+        self.byte_count += len(record.key or b"") + len(record.value or b"")
 
     def flush(self) -> None:
-        """Send what waits; the next records without a key go to the next partition."""
-        for partition, builder in self._builders.items():
-            if builder.record_count:
-                self._send(partition, builder)
-        self._turn = (self._turn + 1) % self._partition_count
-
-    def _choose(self, record: NewRecord) -> int:
-        if record.partition is not None and self._fixed is None:
-            self._session.topic(self._topic).partition(record.partition)
-            return record.partition
-        if self._fixed is not None:
-            return self._fixed
-        if record.key is not None:
-            return partition_for_key(record.key, self._partition_count)
-        return self._turn
-
-    def _send(self, partition: int, builder: RecordBatchBuilder) -> None:
-        batch = builder.build(compression=self._compression)
-        count = builder.record_count
-        builder.clear()
-        produce_batch(self._session, self._topic, partition, batch, self._acks)
-        self.record_count += count
-        self.byte_count += len(batch)
-        self._turn = (self._turn + 1) % self._partition_count
+        """Send what waits, until it has arrived."""
+        try:
+            self._producer.flush()
+        except DeliveryFailed as failed:
+            self.record_count -= failed.count
+            raise failed.errors[0] from failed
 
 
 def _produce_all(
+    writer: TopicWriter, files: list[Path], read: Callable[[bytes], NewRecord], *, whole: bool
+) -> None:
+    """Write everything; a fault says how much was written before."""
+    try:
+        try:
+            _add_all(writer, files, read, whole=whole)
+        finally:
+            # What came before a line that cannot be read is written all the same.
+            writer.flush()
+    except MillstreamError as error:
+        if not writer.record_count:
+            raise
+        after = f"(after {counted(writer.record_count, 'record')})"
+        raise CommandFailed(f"{error} {after}") from error
+
+
+def _add_all(
     writer: TopicWriter, files: list[Path], read: Callable[[bytes], NewRecord], *, whole: bool
 ) -> None:
     if whole and not files:
@@ -232,7 +221,6 @@ def _produce_all(
                 _produce_lines(writer, file.fileno(), read)
         except OSError as error:
             raise CommandFailed(f"cannot read {path}: {error.strerror or error}") from error
-    writer.flush()
 
 
 def _produce_lines(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
+from millstream.cli.message_session import open_session
 from millstream.cli.options import (
     DEFAULT_BOOTSTRAP,
     DEFAULT_TIMEOUT_S,
@@ -15,7 +16,6 @@ from millstream.cli.options import (
     new_family,
 )
 from millstream.cli.output import show_facts, show_json, show_rows
-from millstream.cli.session import open_session
 from millstream.cli.times import show_time
 from millstream.errors import error_for_code
 from millstream.metadata.topic_names import CLUSTER_METADATA_TOPIC

@@ -19,8 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from millstream.records import Record
+    from millstream.records.kernel import ConsumerRecord
 
-    Render: TypeAlias = Callable[[str, int, Record], bytes]
+    AnyRecord: TypeAlias = Record | ConsumerRecord
+
+    Render: TypeAlias = Callable[[str, int, AnyRecord], bytes]
     """A record of a topic's partition as it is printed."""
     Show: TypeAlias = Callable[[bytes | None], bytes]
     """A key or a value as it is printed."""
@@ -88,14 +91,14 @@ def value_lines(show: Show, key_separator: str | None) -> Render:
 def json_lines(encoding: Encoding) -> Render:
     """One JSON object to a line."""
 
-    def render(topic: str, partition: int, record: Record) -> bytes:
+    def render(topic: str, partition: int, record: AnyRecord) -> bytes:
         found = {"topic": topic, "partition": partition} | record_as_json(record, encoding)
         return json.dumps(found, ensure_ascii=False).encode() + b"\n"
 
     return render
 
 
-def record_as_json(record: Record, encoding: Encoding = Encoding.TEXT) -> dict[str, Any]:
+def record_as_json(record: AnyRecord, encoding: Encoding = Encoding.TEXT) -> dict[str, Any]:
     """A record as a JSON object."""
     return {
         "offset": record.offset,
@@ -133,7 +136,7 @@ def compile_format(template: str, show: Show) -> Render:
         position = match.end()
     pieces.append(unescape(template[position:]).encode())
 
-    def render(topic: str, partition: int, record: Record) -> bytes:
+    def render(topic: str, partition: int, record: AnyRecord) -> bytes:
         return b"".join(
             each if isinstance(each, bytes) else each(topic, partition, record) for each in pieces
         )

@@ -1,99 +1,64 @@
-"""A cluster as commands see it: bootstrap, metadata, leaders, retries. Blocking and small.
+"""The cluster that a command works on: an `Admin`, and how other clients of it are made.
 
-Commands open one with `open_session` and ask through `call` (any broker), `call_leader` (a
-partition's leader) and `topic`. It works against Apache Kafka as well as against Millstream. The
-client library will replace it; nothing outside this package may use it. One thread only.
+Commands open one with `open_session`. It finds a broker first, so that a wrong address is told at
+once and not after a timeout; everything else is done by the client library.
 """
 
 from __future__ import annotations
 
-import time
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
-from millstream.cli.cluster_view import ClusterView, TopicView, cluster_view
-from millstream.cli.connection import Address, Connection, parse_addresses
-from millstream.cli.faults import CommandFailed, Unreachable, UsageFault, nearest
-from millstream.clock import Clock, SystemClock
-from millstream.errors import (
-    LeaderNotAvailable,
-    RetriableError,
-    UnknownTopicOrPartition,
-    error_for_code,
-)
-from millstream.protocol.messages import MetadataRequest, MetadataResponse
-from millstream.protocol.messages.metadata import MetadataRequestTopic
+from millstream.cli.faults import CommandFailed, UsageFault, nearest
+from millstream.client.admin.admin import Admin
+from millstream.clock import SystemClock
+from millstream.errors import InvalidArgument, UnknownTopicOrPartition
+from millstream.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterable
     from typing import Self
 
-    from millstream.cli.connection import FeatureLevel, Sent
-    from millstream.protocol.api import ApiKey
-    from millstream.protocol.message import Message
+    from millstream.client.admin.cluster import BrokerDescription
+    from millstream.client.admin.topics import CreatedTopic, PartitionDescription, TopicDescription
+    from millstream.client.consumer.consumer import Consumer
+    from millstream.client.producer.producer import Producer
 
-R = TypeVar("R", bound="Message")
-T = TypeVar("T")
-
-TIMEOUT_MS: Final = 30_000
-"""How long a command tries when nobody says otherwise."""
-_CONNECT_MS_MAX: Final = 10_000
-_BACKOFF_MS: Final = 100
+CLIENT_ID: Final = "millstream-cli"
+_REQUEST_TIMEOUT_S_MAX: Final = 30.0
+_LINGER_S: Final = 0.005
 
 
-class BrokerConnection(Protocol):
-    """What a session needs of `Connection`."""
+class _Settings(TypedDict):
+    """What all clients of a command have in common."""
 
-    address: Address
-    features: tuple[FeatureLevel, ...]
-
-    def call(self, request: Message, response: type[R], timeout_ms: int) -> R:
-        """Send and wait."""
-        ...
-
-    def send(self, request: Message, timeout_ms: int) -> Sent:
-        """Send."""
-        ...
-
-    def receive(self, sent: Sent, response: type[R], timeout_ms: int) -> R:
-        """Wait."""
-        ...
-
-    def offers(self, api: ApiKey) -> bool:
-        """Whether the broker knows an API."""
-        ...
-
-    def close(self) -> None:
-        """Hang up."""
-        ...
-
-
-def _sleep(ms: int) -> None:
-    time.sleep(ms / 1000)
+    client_id: str
+    environment: str | None
+    request_timeout: float
+    default_api_timeout: float
 
 
 class Session:
-    """Connections to a cluster, and what is known about it."""
+    """Clients of one cluster, and what a command has asked it already."""
 
     def __init__(
-        self,
-        bootstrap: list[Address],
-        *,
-        timeout_ms: int = TIMEOUT_MS,
-        clock: Clock | None = None,
-        connect: Callable[[Address, int], BrokerConnection] = Connection,
-        sleep: Callable[[int], None] = _sleep,
+        self, bootstrap_server: str, timeout_s: float = 30.0, environment: str | None = None
     ) -> None:
-        self.clock = clock or SystemClock()
-        self.timeout_ms = timeout_ms
-        self._bootstrap = bootstrap
-        self._connect = connect
-        self._sleep = sleep
-        self._connections: dict[Address, BrokerConnection] = {}
-        self._view: ClusterView | None = None
-        self._topics: dict[str, TopicView] = {}
-        self._members: list[Address] = []
-        """Brokers that were there when somebody last said who is."""
-        self._was_reached = False
+        self.bootstrap_server = bootstrap_server
+        self.timeout_s = timeout_s
+        self.clock = SystemClock()
+        self._settings: _Settings = {
+            "client_id": CLIENT_ID,
+            "environment": environment,
+            "request_timeout": min(timeout_s, _REQUEST_TIMEOUT_S_MAX),
+            "default_api_timeout": timeout_s,
+        }
+        self._topics: dict[str, TopicDescription] = {}
+        self.admin = Admin(bootstrap_server, **self._settings)
+        try:
+            self.admin.connect()
+        except BaseException:
+            self.admin.close()
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -102,125 +67,79 @@ class Session:
         self.close()
 
     def close(self) -> None:
-        """Hang up everywhere."""
-        for connection in self._connections.values():
-            connection.close()
-        self._connections.clear()
+        """Hang up; again is fine."""
+        self.admin.close()
 
-    # Asking.
+    # Other clients.
 
-    def call(self, request: Message, response: type[R], *, timeout_ms: int | None = None) -> R:
-        """Ask any broker: one that is connected, else the first that answers."""
-        try:
-            return self._any().call(request, response, timeout_ms or self.timeout_ms)
-        except Unreachable:
-            # The connection may have been idle for too long: once more, on a new one.
-            self.close()
-            return self._any().call(request, response, timeout_ms or self.timeout_ms)
+    def producer(self, **settings: Any) -> Producer:
+        """A producer that gives a record up when the command's time is over."""
+        from millstream.client.producer.producer import Producer
 
-    def broker(self, node_id: int) -> BrokerConnection:
-        """The connection to a broker of the cluster."""
-        view = self._view or self.refresh()
-        if node_id not in view.brokers:
-            raise LeaderNotAvailable(f"broker {node_id} is not known to the cluster")
-        return self._connection(view.brokers[node_id].address)
+        linger_s = settings.setdefault("linger", _LINGER_S)
+        return Producer(
+            self.bootstrap_server,
+            **self._settings,
+            max_block=self.timeout_s,
+            delivery_timeout=self.timeout_s + linger_s,
+            **settings,
+        )
 
-    def leader(self, topic: str, partition: int) -> BrokerConnection:
-        """The connection to a partition's leader, by the metadata at hand."""
-        found = self.topic(topic).partition(partition)
-        if found.leader_id < 0:
-            raise LeaderNotAvailable(f"{topic}-{partition} has no leader now")
-        return self.broker(found.leader_id)
+    def consumer(self, **settings: Any) -> Consumer:
+        """A consumer without a group."""
+        from millstream.client.consumer.consumer import Consumer
 
-    def call_leader(
-        self,
-        topic: str,
-        partition: int,
-        ask: Callable[[BrokerConnection], T],
-    ) -> T:
-        """Ask a partition's leader; with fresh metadata again, while that may help."""
-        return self.retrying(lambda: ask(self.leader(topic, partition)))
+        return Consumer(self.bootstrap_server, **self._settings, **settings)
 
-    def retrying(self, attempt: Callable[[], T]) -> T:
-        """Try until it works, fails for good, or the session's timeout has passed."""
-        deadline_ms = self.clock.monotonic_ms() + self.timeout_ms
-        while True:
-            try:
-                return attempt()
-            except (RetriableError, Unreachable) as error:
-                if self.clock.monotonic_ms() + _BACKOFF_MS >= deadline_ms:
-                    raise
-                if isinstance(error, Unreachable) and not self._was_reached:
-                    raise  # Nobody answered yet: more likely a wrong address than a restart.
-            self.forget()
-            self._sleep(_BACKOFF_MS)
+    # What is there.
 
-    # What is known.
-
-    def forget(self) -> None:
-        """Drop what is known of the cluster; connections that are broken are dropped with it."""
-        self._topics.clear()
-        self._view = None
-        self.close()
-
-    def features(self) -> tuple[FeatureLevel, ...]:
-        """The features of the cluster, as a broker told when it was connected to."""
-        return self._any().features
-
-    def refresh(self) -> ClusterView:
-        """Everything about the cluster, anew."""
-        self._view = self._metadata(None)
-        return self._view
-
-    def topic(self, name: str) -> TopicView:
+    def topic(self, name: str) -> TopicDescription:
         """A topic, or an error that names the one that may have been meant."""
-        if name in self._topics:
-            return self._topics[name]
-        view = self._metadata([name])
-        if self._view is None:
-            self._view = view
-        topic = view.topics[name]
-        if topic.error_code == UnknownTopicOrPartition.code:
-            known = self._metadata(None).topics
-            hint = nearest(name, known) or f"; create it: millstream topics create {name}"
-            raise CommandFailed(f"there is no topic {name!r}{hint}")
-        if topic.error_code:
-            raise error_for_code(topic.error_code)
-        self._topics[name] = topic
-        return topic
+        if name not in self._topics:
+            found = self.admin.describe_topics([name])
+            if isinstance(found.errors.get(name), UnknownTopicOrPartition):
+                hint = (
+                    nearest(name, self.topics()) or f"; create it: millstream topics create {name}"
+                )
+                raise CommandFailed(f"there is no topic {name!r}{hint}")
+            self._topics[name] = found[name]
+        return self._topics[name]
 
-    def _metadata(self, names: list[str] | None) -> ClusterView:
-        topics = None if names is None else [MetadataRequestTopic(name=each) for each in names]
-        request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
-        view = cluster_view(self.call(request, MetadataResponse))
-        self._members = [each.address for each in view.brokers.values()]
-        return view
+    def partition(self, topic: str, index: int) -> PartitionDescription:
+        """One of a topic's partitions, or an error that says how many there are."""
+        partitions = self.topic(topic).partitions
+        if not 0 <= index < len(partitions):
+            raise CommandFailed(
+                f"{topic} has no partition {index}; it has {len(partitions)}, from 0 on"
+            )
+        return partitions[index]
 
-    def _any(self) -> BrokerConnection:
-        if self._connections:
-            return next(iter(self._connections.values()))
-        failures = []
-        for address in dict.fromkeys((*self._bootstrap, *self._members)):
-            try:
-                return self._connection(address)
-            except Unreachable as error:
-                failures.append(str(error))
-        raise Unreachable("; ".join(failures))
+    def topics(self) -> dict[str, TopicDescription]:
+        """All topics as they are now, by name."""
+        return dict(self.admin.describe_topics().results)
 
-    def _connection(self, address: Address) -> BrokerConnection:
-        if address not in self._connections:
-            timeout_ms = min(self.timeout_ms, _CONNECT_MS_MAX)
-            self._connections[address] = self._connect(address, timeout_ms)
-            self._was_reached = True
-        return self._connections[address]
+    def wait_for_leaders(self, created: Iterable[CreatedTopic]) -> None:
+        """Wait until topics that were just created can be used: brokers hear of them later."""
+        places = [
+            TopicPartition(each.name, index)
+            for each in created
+            for index in range(each.partitions or 1)
+        ]
+        self.admin.list_offsets(dict.fromkeys(places, "latest")).raise_first()
+
+    def brokers(self) -> dict[int, BrokerDescription]:
+        """The brokers that are there now, by id."""
+        return {each.node_id: each for each in self.admin.describe_cluster().brokers}
 
 
-def open_session(bootstrap_server: str, timeout_s: float) -> Session:
+def open_session(
+    bootstrap_server: str, timeout_s: float, environment: str | None = None
+) -> Session:
     """A session for the options of a command."""
     if timeout_s <= 0:
         raise UsageFault("--timeout is a number of seconds above 0")
     try:
-        addresses = parse_addresses(bootstrap_server)
-    except ValueError as error:
-        raise UsageFault(f"--bootstrap-server: {error}") from error
-    return Session(addresses, timeout_ms=int(timeout_s * 1000))
+        return Session(bootstrap_server, timeout_s, environment)
+    except InvalidArgument as error:
+        option = "--environment" if "environment" in str(error) else "--bootstrap-server"
+        raise UsageFault(f"{option}: {error}") from error

@@ -25,7 +25,7 @@ from millstream.protocol.messages.incremental_alter_configs import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from millstream.cli.session import BrokerConnection, Session
+    from millstream.cli.message_session import BrokerConnection, Session
     from millstream.protocol.messages.describe_configs import DescribeConfigsResourceResult
 
 

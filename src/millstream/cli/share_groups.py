@@ -21,6 +21,7 @@ from millstream.cli.group_text import (
     total_lag,
 )
 from millstream.cli.group_view import GroupType, find_share_groups, list_groups, no_such_group
+from millstream.cli.message_session import open_session
 from millstream.cli.offset_reset import TargetOptions, choose_places, plan_offsets
 from millstream.cli.options import (
     DEFAULT_BOOTSTRAP,
@@ -52,7 +53,6 @@ from millstream.cli.reset_command import (
     require_one_output,
     show_plan,
 )
-from millstream.cli.session import open_session
 from millstream.cli.share_offsets import delete_share_offsets, set_share_offsets, share_offsets
 from millstream.errors import NonEmptyGroup, UnknownTopicOrPartition
 
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from millstream.cli.group_view import GroupView
-    from millstream.cli.session import Session
+    from millstream.cli.message_session import Session
     from millstream.cli.share_offsets import ShareOffset
     from millstream.types import TopicPartition
 

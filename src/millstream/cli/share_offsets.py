@@ -33,7 +33,7 @@ from millstream.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from millstream.cli.session import Session
+    from millstream.cli.message_session import Session
     from millstream.errors import ApiError
     from millstream.protocol.messages.describe_share_group_offsets import (
         DescribeShareGroupOffsetsResponseGroup,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from millstream.cli.cluster_view import TopicView
-    from millstream.cli.session import BrokerConnection, Session
+    from millstream.cli.message_session import BrokerConnection, Session
     from millstream.types import ReadableBuffer
 
 LATEST: Final = -1

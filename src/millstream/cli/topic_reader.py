@@ -1,7 +1,7 @@
-"""`TopicReader`: the records of some partitions in rounds of fetches, from here to there.
+"""`TopicReader`: the records of some partitions through a `Consumer`, from here to there.
 
-`consume` reads with one. Records of aborted transactions are left out where that is asked for;
-control records always are. It keeps no offsets beyond its own life.
+`consume` reads with one. The consumer fetches, finds leaders and leaves out what is aborted; this
+knows where to end, and what to do about offsets that were deleted before they could be read.
 """
 
 from __future__ import annotations
@@ -9,15 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from millstream.cli.faults import CommandFailed
-from millstream.cli.topic_io import EARLIEST, Isolation, fetch, list_offsets
-from millstream.records import ControlType, RecordBatch, control_type, split_batches
+from millstream.errors import OffsetOutOfRangeWithoutReset
+from millstream.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from millstream.cli.session import Session
-    from millstream.cli.topic_io import Fetched
-    from millstream.records import LegacyBatch, Record
+    from millstream.client.consumer.consumer import Consumer
+    from millstream.records.kernel import ConsumerRecord
 
 
 class Span(NamedTuple):
@@ -32,106 +31,93 @@ class TopicReader:
 
     def __init__(
         self,
-        session: Session,
+        consumer: Consumer,
         topic: str,
         spans: Mapping[int, Span],
         *,
-        isolation: Isolation = Isolation.READ_UNCOMMITTED,
         until_ms: int | None = None,
         on_gap: Callable[[int, int, int], None] = lambda partition, start, end: None,
     ) -> None:
         """A partition ends at its span's end, or at the first record that is not before `until_ms`.
 
-        `on_gap` hears of offsets that were deleted before they could be read.
+        The consumer must not choose another position by itself. `on_gap` hears of offsets that
+        were deleted before they could be read.
         """
-        self._session = session
+        self._consumer = consumer
         self._topic = topic
-        self._isolation = isolation
         self._until_ms = until_ms
         self._on_gap = on_gap
         self.is_idle = False
         """Whether the last round brought nothing at all."""
-        self._ends = {partition: span.end for partition, span in spans.items()}
-        self._positions = {
-            partition: span.start
+        wanted = {
+            TopicPartition(topic, partition): span
             for partition, span in spans.items()
             if span.end is None or span.start < span.end
         }
+        self._ends = {each: span.end for each, span in wanted.items()}
+        consumer.assign(wanted)
+        for each, span in wanted.items():
+            consumer.seek(each, span.start)
 
     @property
     def is_finished(self) -> bool:
         """Whether there is nothing left to read."""
-        return not self._positions
+        return not self._ends
 
-    def poll(self, wait_ms: int) -> Iterator[tuple[int, Record]]:
-        """One round: partitions and records, at once or when the first ones arrive in time."""
-        fetched = fetch(
-            self._session,
-            self._topic,
-            self._positions,
-            wait_ms=wait_ms,
-            isolation=self._isolation,
-        )
-        self.is_idle = not any(each.records or each.is_out_of_range for each in fetched)
-        for each in fetched:
-            if each.is_out_of_range:
-                self._skip_what_is_gone(each.partition)
+    @property
+    def partitions(self) -> list[int]:
+        """Those that are still read."""
+        return [each.partition for each in self._ends]
+
+    def poll(self, wait_ms: int) -> Iterator[ConsumerRecord]:
+        """One round: records, at once or when the first ones arrive in time."""
+        try:
+            records = self._consumer.poll(wait_ms / 1000)
+        except OffsetOutOfRangeWithoutReset:
+            self._pass_over_what_is_gone()
+            self.is_idle = False
+            return
+        self.is_idle = not records
+        for record in records:
+            place = TopicPartition(self._topic, record.partition)
+            if place not in self._ends:
                 continue
-            for record in self._records(each):
-                yield each.partition, record
+            if self._is_end(record, self._ends[place]):
+                self._finish(place)
+            else:
+                yield record
+        self._drop_finished()
 
-    def _records(self, fetched: Fetched) -> Iterator[Record]:
-        partition = fetched.partition
-        end = self._ends[partition]
-        for batch, is_visible in _batches(fetched):
-            position = self._positions[partition]
-            if batch.last_offset < position:
-                continue
-            if is_visible:
-                for record in batch.records(position):
-                    if self._is_end(record, end):
-                        del self._positions[partition]
-                        return
-                    yield record
-            self._positions[partition] = batch.next_offset
-            if end is not None and batch.next_offset >= end:
-                del self._positions[partition]
-                return
+    def close(self) -> None:
+        """Drop what was fetched and not wanted: nothing of it may outlive the consumer."""
+        self._consumer.assign([])
 
-    def _is_end(self, record: Record, end: int | None) -> bool:
+    def _is_end(self, record: ConsumerRecord, end: int | None) -> bool:
         if end is not None:
             return record.offset >= end
         return self._until_ms is not None and record.timestamp >= self._until_ms
 
-    def _skip_what_is_gone(self, partition: int) -> None:
-        position = self._positions[partition]
-        start = list_offsets(self._session, self._topic, [partition], EARLIEST)[partition].offset
-        if start <= position:
+    def _drop_finished(self) -> None:
+        # By position, not by record: the last offsets may be markers, or compacted away.
+        for place, end in list(self._ends.items()):
+            if end is not None and self._consumer.position(place) >= end:
+                self._finish(place)
+
+    def _finish(self, place: TopicPartition) -> None:
+        del self._ends[place]
+        self._consumer.pause([place])
+
+    def _pass_over_what_is_gone(self) -> None:
+        starts = self._consumer.beginning_offsets(self._ends)
+        positions = {each: self._consumer.position(each) for each in self._ends}
+        gone = {each: at for each, at in positions.items() if at < starts[each]}
+        if not gone:
+            place, position = max(positions.items(), key=lambda item: item[1])
             raise CommandFailed(
-                f"{self._topic}-{partition} now ends before offset {position}: was the topic "
-                "created anew? Read again from the beginning"
+                f"{place} now ends before offset {position}: was the topic created anew? "
+                "Read again from the beginning"
             )
-        self._on_gap(partition, position, start)
-        self._positions[partition] = start
-        end = self._ends[partition]
-        if end is not None and start >= end:
-            del self._positions[partition]
-
-
-def _batches(fetched: Fetched) -> Iterator[tuple[RecordBatch | LegacyBatch, bool]]:
-    """The batches of a fetch, checked; and of each whether its records are for applications."""
-    waiting = sorted(fetched.aborted, reverse=True)
-    aborting: set[int] = set()
-    for batch in split_batches(fetched.records):
-        batch.check_crc()
-        if not isinstance(batch, RecordBatch):
-            yield batch, True
-            continue
-        while waiting and waiting[-1].first_offset <= batch.last_offset:
-            aborting.add(waiting.pop().producer_id)
-        if batch.is_control:
-            if ControlType.ABORT in map(control_type, batch.records()):
-                aborting.discard(batch.producer_id)
-            yield batch, False
-        else:
-            yield batch, not (batch.is_transactional and batch.producer_id in aborting)
+        for place, position in gone.items():
+            self._on_gap(place.partition, position, starts[place])
+            self._consumer.seek(place, starts[place])
+        self._drop_finished()

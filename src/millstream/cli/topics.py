@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from millstream.cli.faults import CommandFailed, UsageFault, nearest
+from millstream.cli.message_session import open_session
 from millstream.cli.options import (
     DEFAULT_BOOTSTRAP,
     DEFAULT_TIMEOUT_S,
@@ -20,7 +21,6 @@ from millstream.cli.options import (
     new_family,
 )
 from millstream.cli.output import note, show_facts, show_json, show_rows
-from millstream.cli.session import open_session
 from millstream.cli.settings import (
     Change,
     Operation,
@@ -53,7 +53,7 @@ from millstream.protocol.messages.delete_topics import DeleteTopicState
 
 if TYPE_CHECKING:
     from millstream.cli.cluster_view import TopicView
-    from millstream.cli.session import Session
+    from millstream.cli.message_session import Session
 
 family = new_family("Create, look at, change and delete topics.")
 

@@ -32,7 +32,7 @@ from millstream.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from millstream.cli.session import BrokerConnection, Session
+    from millstream.cli.message_session import BrokerConnection, Session
     from millstream.protocol.messages.describe_producers import ProducerState
     from millstream.protocol.messages.describe_transactions import TransactionState
 

@@ -9,6 +9,7 @@ import typer
 from millstream.cli.faults import CommandFailed, UsageFault, nearest
 from millstream.cli.group_text import show_places
 from millstream.cli.hanging import find_hanging, find_owners, reason_to_hang
+from millstream.cli.message_session import open_session
 from millstream.cli.offset_reset import parse_places
 from millstream.cli.options import (
     DEFAULT_BOOTSTRAP,
@@ -23,7 +24,6 @@ from millstream.cli.options import (
     require_ids,
 )
 from millstream.cli.output import is_confirmed, note, show_facts, show_json, show_rows
-from millstream.cli.session import open_session
 from millstream.cli.times import DURATION_SYNTAX, parse_duration, show_duration, show_time
 from millstream.cli.transaction_view import (
     OPEN_STATES,
@@ -40,7 +40,7 @@ from millstream.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from millstream.cli.session import Session
+    from millstream.cli.message_session import Session
     from millstream.cli.transaction_view import ProducerView, TransactionView
 
 family = new_family("Transactions: which are open, whose they are, and ending those that hang.")

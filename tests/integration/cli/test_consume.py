@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from millstream.cli.faults import ExitCode
-from millstream.cli.session import open_session
-from millstream.protocol.messages import DeleteRecordsRequest, DeleteRecordsResponse
-from millstream.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsTopic
+from millstream.client.admin import Admin
+from millstream.types import TopicPartition
 from tests.integration.cli.commands import SECONDS_MAX, command_line, run_command
 from tests.integration.node.harness import free_port, running
 
@@ -51,13 +50,9 @@ class Cluster:
         return self.run("consume", self.topic, *options)
 
     def delete_records(self, partition: int, *, before: int) -> None:
-        where = DeleteRecordsPartition(partition_index=partition, offset=before)
-        request = DeleteRecordsRequest(
-            topics=[DeleteRecordsTopic(name=self.topic, partitions=[where])], timeout_ms=10_000
-        )
-        with open_session(self.environment["MILLSTREAM_BOOTSTRAP_SERVER"], 10) as session:
-            response = session.call(request, DeleteRecordsResponse)
-        assert response.topics[0].partitions[0].error_code == 0
+        with Admin(self.environment["MILLSTREAM_BOOTSTRAP_SERVER"]) as admin:
+            place = TopicPartition(self.topic, partition)
+            assert admin.delete_records({place: before})[place] == before
 
     def start_consuming(self, *options: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(

@@ -9,9 +9,18 @@ import pytest
 from millstream.cli import groups as module
 from millstream.cli.app import run
 from tests.unit.cli.fake_groups import FakeGroup, FakeGroups, assignment, modern_member
+from tests.unit.cli.memory_selector import PLACES, MemorySelector
 
 if TYPE_CHECKING:
     from tests.unit.cli.running import Run
+
+
+@pytest.fixture(autouse=True)
+def memory_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients connect to clusters in memory."""
+    for client in ("io_thread", "consumer.session", "producer.core"):
+        monkeypatch.setattr(f"millstream.client.{client}.open_client_selector", MemorySelector)
+    PLACES.clear()
 
 
 @pytest.fixture
@@ -21,7 +30,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeGroups:
     for partition in (0, 1):
         cluster.append(partition, *[b"x"] * 5, timestamp=1000)
         cluster.append(partition, *[b"y"] * 5, timestamp=5000)
-    monkeypatch.setattr(module, "open_session", lambda *_: cluster.session())
+    monkeypatch.setattr(module, "open_session", lambda *_: cluster.message_session())
     return cluster
 
 

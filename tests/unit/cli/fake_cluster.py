@@ -6,9 +6,10 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, TypeVar
 
 from millstream.cli.connection import Address, FeatureLevel, Sent
+from millstream.cli.message_session import Session as MessageSession
 from millstream.cli.session import Session
 from millstream.clock import SystemClock
-from millstream.errors import OffsetOutOfRange, UnknownTopicOrPartition
+from millstream.errors import BrokerUnreachable, OffsetOutOfRange, UnknownTopicOrPartition
 from millstream.protocol.api import API_BY_KEY
 from millstream.protocol.messages import (
     FetchRequest,
@@ -34,6 +35,7 @@ from millstream.protocol.messages.metadata import (
 )
 from millstream.records import RecordBatch, RecordBatchBuilder
 from millstream.types import Uuid
+from tests.unit.cli.memory_selector import PLACES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,9 +70,23 @@ class FakeCluster:
         self.connect_count = 0
         self._answers: list[Message] = []
 
-    def session(self, *, timeout_ms: int = 1000) -> Session:
-        """A session with it, whose pauses take no time."""
-        return Session(
+    def session(self, *, timeout_s: float = 5.0) -> Session:
+        """A session with it."""
+        PLACES[self.address] = self
+        return Session(str(self.address), timeout_s)
+
+    def respond(self, request: Message) -> Message | None:
+        """What the client library is answered; None hangs up, as an error of the test says."""
+        self.requests.append(request)
+        errors = self.errors[type(request)]
+        if errors and isinstance(errors[0], BrokerUnreachable):
+            errors.pop(0)
+            return None
+        return self._answer(request)
+
+    def message_session(self, *, timeout_ms: int = 1000) -> MessageSession:
+        """A session of messages with it, whose pauses take no time."""
+        return MessageSession(
             [self.address],
             timeout_ms=timeout_ms,
             clock=SystemClock(),
@@ -148,7 +164,9 @@ class FakeCluster:
                 fetched = [
                     self._fetch(each.partition, each.fetch_offset) for each in topic.partitions
                 ]
-                return FetchResponse(responses=[FetchableTopicResponse(partitions=fetched)])
+                return FetchResponse(
+                    responses=[FetchableTopicResponse(topic_id=self.topic_id, partitions=fetched)]
+                )
         raise AssertionError(f"the test has no answer to {request}")
 
     def _metadata(self, names: Sequence[str | None] | None) -> MetadataResponse:

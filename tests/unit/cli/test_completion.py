@@ -53,7 +53,7 @@ def test_names_of_the_right_kind_are_offered(
     expected: list[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(options, "open_session", lambda *_: cluster().session())
+    monkeypatch.setattr(options, "open_session", lambda *_: cluster().message_session())
 
     assert list(complete(CONTEXT, "ord")) == expected
 

@@ -12,7 +12,6 @@ from millstream.cli import consume
 from millstream.cli.app import run
 from millstream.cli.consume import Where, spans
 from millstream.cli.faults import CommandFailed, ExitCode
-from millstream.cli.topic_io import Isolation
 from millstream.cli.topic_reader import Span
 from millstream.protocol.messages import FetchRequest, ListOffsetsRequest
 from tests.unit.cli.fake_cluster import TOPIC, FakeCluster
@@ -20,6 +19,7 @@ from tests.unit.cli.fake_cluster import TOPIC, FakeCluster
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from millstream.protocol.message import Message
     from millstream.protocol.messages.fetch import PartitionData
 
     Consume = Callable[..., tuple[int, str, str]]
@@ -38,7 +38,7 @@ def cluster() -> FakeCluster:
 def printed(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> Consume:
-    monkeypatch.setattr(consume, "open_session", lambda *_: cluster.session())
+    monkeypatch.setattr(consume, "open_session", lambda *_: cluster.session(timeout_s=2))
 
     def printed(*options: str) -> tuple[int, str, str]:
         code = run(["consume", TOPIC, *options])
@@ -108,7 +108,7 @@ def test_records_deleted_while_it_reads_are_told(
     fetch = cluster._fetch
 
     def delete_first(partition: int, offset: int) -> PartitionData:
-        if offset == 2:
+        if offset == 2 and not cluster.starts[0]:
             del cluster.logs[0][:5]
             cluster.starts[0] = 5
         return fetch(partition, offset)
@@ -145,6 +145,48 @@ def test_an_end_that_compaction_emptied_is_reached(
     assert printed("-o", "9", "-p", "0") == (ExitCode.OK, "9\n", "")
 
 
+def test_a_log_that_became_shorter_is_not_read_as_if_it_went_on(
+    printed: Consume, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetch = cluster._fetch
+
+    def create_anew(partition: int, offset: int) -> PartitionData:
+        del cluster.logs[0][1:]
+        return fetch(partition, offset)
+
+    monkeypatch.setattr(cluster, "_fetch", create_anew)
+
+    code, _, err = printed("-o", "7", "-p", "0")
+
+    assert code == ExitCode.FAILED
+    assert "orders-0 now ends before offset 7: was the topic created anew?" in err
+
+
+def test_brokers_that_are_gone_are_no_end(
+    printed: Consume, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetch = cluster._fetch
+
+    def hang_up(request: Message) -> Message | None:
+        if cluster.requests and isinstance(cluster.requests[-1], FetchRequest):
+            return None
+        return respond(request)
+
+    def fetch_nothing(partition: int, offset: int) -> PartitionData:
+        found = fetch(partition, offset)
+        found.records = b""
+        return found
+
+    respond = cluster.respond
+    monkeypatch.setattr(cluster, "_fetch", fetch_nothing)
+    monkeypatch.setattr(cluster, "respond", hang_up)
+
+    code, out, err = printed("-p", "0", "--timeout", "2")
+
+    assert (code, out) == (ExitCode.UNREACHABLE, "")
+    assert "--timeout" in err
+
+
 def test_json_is_one_object_to_a_line(printed: Consume) -> None:
     _, out, _ = printed("--json", "-n", "2")
 
@@ -165,7 +207,7 @@ def test_committed_records_are_asked_for_everywhere(printed: Consume, cluster: F
         for request in cluster.requests
         if isinstance(request, ListOffsetsRequest | FetchRequest)
     }
-    assert levels == {Isolation.READ_COMMITTED}
+    assert levels == {1}
 
 
 def test_without_follow_every_partition_has_an_end(cluster: FakeCluster) -> None:

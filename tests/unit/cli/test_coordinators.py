@@ -9,7 +9,7 @@ import pytest
 from millstream.cli.connection import Address
 from millstream.cli.coordinators import CoordinatorKind, Peer, ask_brokers, ask_coordinators
 from millstream.cli.group_view import delete_groups, find_groups, list_groups
-from millstream.cli.session import Session
+from millstream.cli.message_session import Session
 from millstream.errors import NotCoordinator
 from millstream.protocol.messages import (
     ConsumerGroupDescribeRequest,

@@ -8,7 +8,7 @@ import pytest
 
 from millstream.cli.connection import Address
 from millstream.cli.faults import CommandFailed, Unreachable, UsageFault
-from millstream.cli.session import Session, open_session
+from millstream.cli.message_session import Session, open_session
 from millstream.errors import (
     ClusterAuthorizationFailed,
     InvalidTopic,
@@ -19,7 +19,7 @@ from millstream.protocol.messages import MetadataRequest, MetadataResponse
 from tests.unit.cli.fake_cluster import TOPIC, FakeCluster
 
 if TYPE_CHECKING:
-    from millstream.cli.session import BrokerConnection
+    from millstream.cli.message_session import BrokerConnection
 
 
 def test_the_first_broker_that_answers_is_enough() -> None:
@@ -52,13 +52,13 @@ def test_a_connection_that_broke_is_replaced_once() -> None:
     cluster = FakeCluster()
     cluster.errors[MetadataRequest] = [Unreachable("gone")]
 
-    assert cluster.session().refresh().controller_id == 1
+    assert cluster.message_session().refresh().controller_id == 1
     assert cluster.connect_count == 2
 
 
 def test_a_topic_is_asked_for_once() -> None:
     cluster = FakeCluster(partitions=3)
-    with cluster.session() as session:
+    with cluster.message_session() as session:
         assert len(session.topic(TOPIC).partitions) == 3
         assert session.topic(TOPIC) is session.topic(TOPIC)
 
@@ -66,7 +66,7 @@ def test_a_topic_is_asked_for_once() -> None:
 
 
 def test_a_topic_that_is_not_there_is_answered_with_its_neighbour_or_a_way() -> None:
-    session = FakeCluster().session()
+    session = FakeCluster().message_session()
 
     with pytest.raises(CommandFailed, match="did you mean 'orders'"):
         session.topic("ordres")
@@ -86,17 +86,17 @@ def test_what_a_broker_says_about_a_topic_is_raised(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(cluster, "_metadata", refuse)
 
     with pytest.raises(InvalidTopic):
-        cluster.session().topic(TOPIC)
+        cluster.message_session().topic(TOPIC)
 
 
 def test_a_partition_that_is_not_there_is_told() -> None:
     with pytest.raises(CommandFailed, match="has no partition 7; it has 1, from 0 on"):
-        FakeCluster().session().leader(TOPIC, 7)
+        FakeCluster().message_session().leader(TOPIC, 7)
 
 
 def test_a_partition_without_a_leader_can_be_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = FakeCluster()
-    session = cluster.session()
+    session = cluster.message_session()
     metadata = cluster._metadata
 
     def elect(names: list[str | None] | None) -> MetadataResponse:
@@ -111,7 +111,7 @@ def test_a_partition_without_a_leader_can_be_tried_again(monkeypatch: pytest.Mon
 
 
 def test_it_gives_up_after_its_timeout() -> None:
-    session = FakeCluster().session(timeout_ms=1)
+    session = FakeCluster().message_session(timeout_ms=1)
 
     def attempt() -> None:
         raise NotLeaderOrFollower
@@ -128,7 +128,7 @@ def test_what_cannot_get_better_is_raised_at_once() -> None:
         raise ClusterAuthorizationFailed
 
     with pytest.raises(ClusterAuthorizationFailed):
-        FakeCluster().session().retrying(attempt)
+        FakeCluster().message_session().retrying(attempt)
     assert len(attempts) == 1
 
 
@@ -140,7 +140,7 @@ def test_a_first_address_that_does_not_answer_is_not_tried_for_long() -> None:
         raise Unreachable("nobody")
 
     with pytest.raises(Unreachable):
-        FakeCluster().session().retrying(attempt)
+        FakeCluster().message_session().retrying(attempt)
     assert len(attempts) == 1
 
 
@@ -183,7 +183,7 @@ def test_other_members_are_asked_when_the_first_is_gone() -> None:
 
 def test_an_unknown_broker_may_be_a_matter_of_time() -> None:
     with pytest.raises(LeaderNotAvailable, match="broker 5"):
-        FakeCluster().session().broker(5)
+        FakeCluster().message_session().broker(5)
 
 
 @pytest.mark.parametrize(
