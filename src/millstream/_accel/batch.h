@@ -122,6 +122,20 @@ static inline int ms_batch_add_row(
     return MS_ROW_DONE;
 }
 
+/* Picked rows lie too far apart for the processor to guess the next: it is told of those that come
+   soon. */
+#define MS_ROWS_AHEAD 12
+
+static inline void ms_fetch_ahead(
+    const ms_input *input, const ms_rows_job *job, const int32_t *picked)
+{
+    int64_t place = job->row + MS_ROWS_AHEAD;
+    if (place < job->stop && picked[place] >= 0 && picked[place] < input->row_count) {
+        ms_prefetch_string(&input->key, picked[place]);
+        ms_prefetch_string(&input->value, picked[place]);
+    }
+}
+
 /* Until the rows are written, the batch is full (unless it is empty, which is never full), or one
    is wrong; job->row tells which is next. With `picked`, job->row and job->stop are places in it,
    and what is there are the rows. */
@@ -132,6 +146,8 @@ static inline int ms_batch_add_rows(
         int64_t number = picked ? picked[job->row] : job->row;
         if (number < 0 || number >= input->row_count)
             return MS_BATCH_NO_ROW;
+        if (picked)
+            ms_fetch_ahead(input, job, picked);
         int outcome = ms_batch_add_row(batch, input, job, number);
         if (outcome != MS_ROW_DONE)
             return outcome;

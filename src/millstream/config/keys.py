@@ -16,6 +16,7 @@ import dataclasses
 import re
 from dataclasses import dataclass
 from enum import Enum, IntEnum
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 if TYPE_CHECKING:
@@ -180,13 +181,22 @@ def key(
     return field  # type: ignore[no-any-return]  # A Field stands where the value will be.
 
 
-def keys_of(settings: type) -> dict[str, Key]:
+def keys_of(settings: type) -> Mapping[str, Key]:
     """The declared settings of a class: field name to key, in order of declaration."""
-    return {
-        field.name: field.metadata[_METADATA]
-        for field in dataclasses.fields(settings)
-        if _METADATA in field.metadata
-    }
+    keys = _found.get(settings)
+    if keys is None:
+        keys = _found[settings] = MappingProxyType(
+            {
+                field.name: field.metadata[_METADATA]
+                for field in dataclasses.fields(settings)
+                if _METADATA in field.metadata
+            }
+        )
+    return keys
+
+
+_found: Final[dict[type, Mapping[str, Key]]] = {}
+"""By class: a client looks them up dozens of times while it is made."""
 
 
 def _type_of_default(name: str, default: object) -> ConfigType:

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from millstream.client.producer.producer_batch import ProducerBatch
     from millstream.records.arrow import ArrowChunk
 
-SLICE_ROWS: Final = 1 << 13
-"""Rows that are sorted by partition at once: few enough to stay in a processor's cache."""
+SLICE_ROWS: Final = 1 << 15
+"""Rows that are sorted by partition at once: what is done once for each such part is little then,
+and a partition's share of them is about a batch, which is how long the accumulator is kept busy."""
 
 
 class TableSender:
