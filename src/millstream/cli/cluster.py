@@ -6,7 +6,6 @@ from typing import Any
 
 import typer
 
-from millstream.cli.message_session import open_session
 from millstream.cli.options import (
     DEFAULT_BOOTSTRAP,
     DEFAULT_TIMEOUT_S,
@@ -16,9 +15,8 @@ from millstream.cli.options import (
     new_family,
 )
 from millstream.cli.output import show_facts, show_json, show_rows
-from millstream.errors import error_for_code
+from millstream.cli.session import open_session
 from millstream.metadata.features import METADATA_VERSION, metadata_version_name
-from millstream.protocol.messages import DescribeClusterRequest, DescribeClusterResponse
 
 family = new_family("The cluster as a whole.")
 
@@ -39,20 +37,17 @@ def describe(
     Example: `millstream cluster describe`
     """
     with open_session(bootstrap_server, timeout) as session:
-        request = DescribeClusterRequest(include_fenced_brokers=True)
-        found = session.call(request, DescribeClusterResponse)
-        if found.error_code:
-            raise error_for_code(found.error_code, found.error_message)
-        levels = session.features()
+        found = session.admin.describe_cluster(include_fenced_brokers=True)
+        levels = session.admin.describe_features()
     brokers: list[dict[str, Any]] = [
         {
-            "broker": each.broker_id,
+            "broker": each.node_id,
             "host": each.host,
             "port": each.port,
             "rack": each.rack,
             "fenced": each.is_fenced,
         }
-        for each in sorted(found.brokers, key=lambda each: each.broker_id)
+        for each in found.brokers
     ]
     features: list[dict[str, Any]] = [
         {
@@ -61,7 +56,7 @@ def describe(
             "release": _release(each.name, each.level),
             "supported": f"{each.min_supported}-{each.max_supported}",
         }
-        for each in levels
+        for _, each in sorted(levels.items())
     ]
     facts = {"cluster_id": found.cluster_id, "controller": found.controller_id}
     if as_json:

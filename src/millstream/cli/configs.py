@@ -7,7 +7,6 @@ from typing import Annotated, Any
 import typer
 
 from millstream.cli.faults import UsageFault
-from millstream.cli.message_session import open_session
 from millstream.cli.options import (
     DEFAULT_BOOTSTRAP,
     DEFAULT_TIMEOUT_S,
@@ -18,6 +17,7 @@ from millstream.cli.options import (
     new_family,
 )
 from millstream.cli.output import complain, note, show_json, show_rows
+from millstream.cli.session import open_session
 from millstream.cli.settings import (
     DEFAULT_SOURCE,
     SOURCES,
@@ -70,12 +70,12 @@ def describe_configs(
         {
             "key": each.name,
             "value": None if each.is_sensitive else each.value,
-            "source": SOURCES.get(each.config_source, str(each.config_source)),
-            "read_only": each.read_only,
+            "source": SOURCES.get(each.source, each.source),
+            "read_only": each.is_read_only,
             "sensitive": each.is_sensitive,
         }
         for each in found
-        if everything or each.config_source not in (DEFAULT_SOURCE, STATIC_SOURCE)
+        if everything or each.source not in (DEFAULT_SOURCE, STATIC_SOURCE)
     ]
     if not rows and not as_json:
         note(f"{resource}: nothing is set; --all shows the defaults", as_json=as_json)

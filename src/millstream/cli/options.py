@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from millstream.cli.faults import UsageFault
 from millstream.cli.message_session import Session, open_session
+
+if TYPE_CHECKING:
+    from millstream.cli.session import Session as AdminSession
 
 BOOTSTRAP_VARIABLE: Final = "MILLSTREAM_BOOTSTRAP_SERVER"
 DEFAULT_BOOTSTRAP: Final = "localhost:9092"
@@ -19,7 +22,7 @@ _COMPLETION_TIMEOUT_S: Final = 1.0
 
 def complete_topics(context: typer.Context, incomplete: str) -> Iterator[str]:
     """Topic names for the shell; none if the cluster does not answer at once."""
-    yield from _complete(context, incomplete, lambda session: session.refresh().topics)
+    yield from _complete_by_admin(context, incomplete, lambda session: session.topics())
 
 
 def complete_groups(context: typer.Context, incomplete: str) -> Iterator[str]:
@@ -63,6 +66,21 @@ def _complete(
     bootstrap = str(context.params.get("bootstrap_server") or DEFAULT_BOOTSTRAP)
     # A shell that completes must never show an error instead.
     with suppress(Exception), open_session(bootstrap, _COMPLETION_TIMEOUT_S) as session:
+        yield from (each for each in names(session) if each.startswith(incomplete))
+
+
+def _complete_by_admin(
+    context: typer.Context, incomplete: str, names: Callable[[AdminSession], Iterable[str]]
+) -> Iterator[str]:
+    from millstream.cli.session import open_session as open_admin_session
+
+    bootstrap = str(context.params.get("bootstrap_server") or DEFAULT_BOOTSTRAP)
+    environment = context.params.get("environment")
+    # A shell that completes must never show an error instead.
+    with (
+        suppress(Exception),
+        open_admin_session(bootstrap, _COMPLETION_TIMEOUT_S, environment) as session,
+    ):
         yield from (each for each in names(session) if each.startswith(incomplete))
 
 

@@ -5,35 +5,25 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
+from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from millstream.cli.faults import CommandFailed, UsageFault, nearest
-from millstream.errors import InvalidConfig, error_for_code
-from millstream.protocol.messages import (
-    DescribeConfigsRequest,
-    DescribeConfigsResponse,
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
-)
-from millstream.protocol.messages.describe_configs import DescribeConfigsResource
-from millstream.protocol.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-)
+from millstream.client.admin.configs import Append, ConfigResource, Subtract
+from millstream.errors import InvalidConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from millstream.cli.message_session import BrokerConnection, Session
-    from millstream.protocol.messages.describe_configs import DescribeConfigsResourceResult
+    from millstream.cli.session import Session
+    from millstream.client.admin.configs import ConfigChange, ConfigEntry
 
 
-class ResourceType(IntEnum):
-    """What a setting is set on, by Kafka's numbers."""
+class ResourceType(Enum):
+    """What a setting is set on."""
 
-    TOPIC = 2
-    BROKER = 4
+    TOPIC = "topic"
+    BROKER = "broker"
 
 
 class Resource(NamedTuple):
@@ -45,16 +35,20 @@ class Resource(NamedTuple):
     def __str__(self) -> str:
         if self.kind is ResourceType.BROKER and not self.name:
             return "the cluster's default for brokers"
-        return f"{self.kind.name.lower()} {self.name}"
+        return f"{self.kind.value} {self.name}"
+
+    def of_library(self) -> ConfigResource:
+        """As the client library has it."""
+        return ConfigResource(self.kind.value, self.name)
 
 
-class Operation(IntEnum):
-    """What becomes of a setting, by Kafka's numbers."""
+class Operation(Enum):
+    """What becomes of a setting."""
 
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
+    SET = "set"
+    DELETE = "delete"
+    APPEND = "append"
+    SUBTRACT = "subtract"
 
 
 class Change(NamedTuple):
@@ -64,20 +58,25 @@ class Change(NamedTuple):
     operation: Operation
     value: str | None
 
+    def of_library(self) -> ConfigChange:
+        """As the client library has it."""
+        match self.operation:
+            case Operation.APPEND:
+                return Append((self.value or "",))
+            case Operation.SUBTRACT:
+                return Subtract((self.value or "",))
+            case _:
+                return self.value
+
 
 SOURCES: Final = {
-    1: "topic",
-    2: "broker",
-    3: "cluster",
-    4: "server.properties",
-    5: "default",
-    6: "logger",
-    7: "client metrics",
-    8: "group",
+    "static": "server.properties",
+    "broker_logger": "logger",
+    "client_metrics": "client metrics",
 }
-"""Where a value comes from, by Kafka's numbers."""
-DEFAULT_SOURCE: Final = 5
-STATIC_SOURCE: Final = 4
+"""Where a value comes from, where we have another word for it than the library."""
+DEFAULT_SOURCE: Final = "default"
+STATIC_SOURCE: Final = "static"
 
 _OPERATIONS: Final = {"+": Operation.APPEND, "-": Operation.SUBTRACT}
 
@@ -102,56 +101,23 @@ def parse_pairs(texts: Iterable[str] | None) -> dict[str, str]:
     return {each.key: each.value or "" for each in changes}
 
 
-def describe(session: Session, resource: Resource) -> list[DescribeConfigsResourceResult]:
+def describe(session: Session, resource: Resource) -> list[ConfigEntry]:
     """All settings of a resource, by key."""
-    request = DescribeConfigsRequest(
-        resources=[
-            DescribeConfigsResource(
-                resource_type=resource.kind, resource_name=resource.name, configuration_keys=None
-            )
-        ],
-        include_synonyms=True,
-    )
-    answer = _connection(session, resource)
-    response = (
-        session.call(request, DescribeConfigsResponse)
-        if answer is None
-        else answer.call(request, DescribeConfigsResponse, session.timeout_ms)
-    )
-    result = response.results[0]
-    if result.error_code:
-        raise error_for_code(result.error_code, result.error_message)
-    return sorted(result.configs, key=lambda each: each.name)
+    _require_broker(session, resource)
+    wanted = resource.of_library()
+    found = session.admin.describe_configs([wanted])[wanted]
+    return [found[name] for name in sorted(found)]
 
 
 def alter(session: Session, resource: Resource, changes: Sequence[Change]) -> None:
     """Change settings, all of them or none."""
-    request = IncrementalAlterConfigsRequest(
-        resources=[
-            AlterConfigsResource(
-                resource_type=resource.kind,
-                resource_name=resource.name,
-                configs=[
-                    AlterableConfig(
-                        name=each.key, config_operation=each.operation, value=each.value
-                    )
-                    for each in changes
-                ],
-            )
-        ]
-    )
-    answer = _connection(session, resource)
-    response = (
-        session.call(request, IncrementalAlterConfigsResponse)
-        if answer is None
-        else answer.call(request, IncrementalAlterConfigsResponse, session.timeout_ms)
-    )
-    result = response.responses[0]
-    if result.error_code:
-        error = error_for_code(result.error_code, result.error_message)
-        if isinstance(error, InvalidConfig):
-            explain_refusal(error, (each.key for each in changes), resource.kind)
-        raise error
+    _require_broker(session, resource)
+    wanted = {resource.of_library(): {each.key: each.of_library() for each in changes}}
+    try:
+        session.admin.incremental_alter_configs(wanted).raise_first()
+    except InvalidConfig as error:
+        explain_refusal(error, (each.key for each in changes), resource.kind)
+        raise
 
 
 def explain_refusal(error: InvalidConfig, keys: Iterable[str], kind: ResourceType) -> None:
@@ -182,13 +148,10 @@ def known_keys(kind: ResourceType) -> frozenset[str]:
     return frozenset(node_keys())
 
 
-def _connection(session: Session, resource: Resource) -> BrokerConnection | None:
-    """A broker answers for itself only; everything else any broker knows."""
-    if resource.kind is not ResourceType.BROKER or not resource.name:
-        return None
-    view = session.refresh()
-    node_id = int(resource.name)
-    if node_id not in view.brokers:
-        listed = ", ".join(str(each) for each in sorted(view.brokers))
-        raise CommandFailed(f"there is no broker {node_id}; the cluster has {listed}")
-    return session.broker(node_id)
+def _require_broker(session: Session, resource: Resource) -> None:
+    """A broker answers for itself only: it has to be there."""
+    if resource.kind is ResourceType.BROKER and resource.name:
+        brokers = session.brokers()
+        if int(resource.name) not in brokers:
+            listed = ", ".join(str(each) for each in sorted(brokers))
+            raise CommandFailed(f"there is no broker {resource.name}; the cluster has {listed}")

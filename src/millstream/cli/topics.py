@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from millstream.cli.faults import CommandFailed, UsageFault, nearest
-from millstream.cli.message_session import open_session
 from millstream.cli.options import (
     DEFAULT_BOOTSTRAP,
     DEFAULT_TIMEOUT_S,
     AsJson,
     Bootstrap,
+    Environment,
     Settings,
     Timeout,
     Topic,
@@ -21,6 +20,7 @@ from millstream.cli.options import (
     new_family,
 )
 from millstream.cli.output import note, show_facts, show_json, show_rows
+from millstream.cli.session import open_session
 from millstream.cli.settings import (
     Change,
     Operation,
@@ -32,33 +32,17 @@ from millstream.cli.settings import (
     parse_change,
     parse_pairs,
 )
-from millstream.errors import (
-    InvalidConfig,
-    LeaderNotAvailable,
-    TopicAlreadyExists,
-    UnknownTopicOrPartition,
-    error_for_code,
-)
-from millstream.protocol.messages import (
-    CreatePartitionsRequest,
-    CreatePartitionsResponse,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-)
-from millstream.protocol.messages.create_partitions import CreatePartitionsTopic
-from millstream.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
-from millstream.protocol.messages.delete_topics import DeleteTopicState
+from millstream.client.admin.topics import NewTopic
+from millstream.errors import InvalidConfig, TopicAlreadyExists, UnknownTopicOrPartition
+from millstream.types import Uuid
 
 if TYPE_CHECKING:
-    from millstream.cli.cluster_view import TopicView
-    from millstream.cli.message_session import Session
+    from millstream.cli.session import Session
+    from millstream.client.admin.topics import TopicDescription
 
 family = new_family("Create, look at, change and delete topics.")
 
-_BROKER_DEFAULT = -1
-_DYNAMIC_TOPIC_SOURCE = 1
+_SET_ON_TOPIC: Final = "topic"
 
 Topics = Annotated[
     list[str],
@@ -71,6 +55,7 @@ def list_topics(
     internal: Annotated[
         bool, typer.Option("--internal/--no-internal", help="Show internal topics, too.")
     ] = True,
+    environment: Environment = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
@@ -79,13 +64,13 @@ def list_topics(
 
     Example: `millstream topics list --json`
     """
-    with open_session(bootstrap_server, timeout) as session:
-        found = session.refresh().topics
+    with open_session(bootstrap_server, timeout, environment) as session:
+        found = session.topics()
     rows = [
         {
             "topic": each.name,
             "partitions": len(each.partitions),
-            "replication_factor": each.replication_factor,
+            "replication_factor": _replication_factor(each),
             "internal": each.is_internal,
         }
         for _, each in sorted(found.items())
@@ -99,20 +84,20 @@ def list_topics(
 def create(
     topics: Topics,
     partitions: Annotated[
-        int,
+        int | None,
         typer.Option(
             "--partitions",
             "-p",
             help="How many; the broker's default if not given.",
             show_default=False,
         ),
-    ] = _BROKER_DEFAULT,
+    ] = None,
     replication_factor: Annotated[
-        int,
+        int | None,
         typer.Option(
             "--replication-factor", "-r", help="Likewise, replicas of each.", show_default=False
         ),
-    ] = _BROKER_DEFAULT,
+    ] = None,
     config: Settings = None,
     if_not_exists: Annotated[
         bool, typer.Option("--if-not-exists", help="A topic that is there already is fine.")
@@ -120,6 +105,7 @@ def create(
     validate_only: Annotated[
         bool, typer.Option("--validate-only", help="Check everything, create nothing.")
     ] = False,
+    environment: Environment = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
@@ -129,32 +115,22 @@ def create(
     Example: `millstream topics create orders -p 12 -c retention.ms=86400000`
     """
     settings = parse_pairs(config)
-    request = CreateTopicsRequest(
-        topics=[
-            CreatableTopic(
-                name=name,
-                num_partitions=partitions,
-                replication_factor=replication_factor,
-                configs=[CreatableTopicConfig(name=k, value=v) for k, v in settings.items()],
-            )
-            for name in dict.fromkeys(topics)
-        ],
-        timeout_ms=int(timeout * 1000),
-        validate_only=validate_only,
-    )
-    rows: list[dict[str, Any]] = []
-    with open_session(bootstrap_server, timeout) as session:
-        for result in session.call(request, CreateTopicsResponse).topics:
-            exists = result.error_code == TopicAlreadyExists.code and if_not_exists
-            if result.error_code and not exists:
-                error = error_for_code(result.error_code, result.error_message)
-                if isinstance(error, InvalidConfig):
-                    explain_refusal(error, settings, ResourceType.TOPIC)
+    wanted = [
+        NewTopic(name, partitions, replication_factor, settings) for name in dict.fromkeys(topics)
+    ]
+    with open_session(bootstrap_server, timeout, environment) as session:
+        found = session.admin.create_topics(wanted, validate_only=validate_only)
+        for error in found.errors.values():
+            if isinstance(error, InvalidConfig):
+                explain_refusal(error, settings, ResourceType.TOPIC)
+            if not (if_not_exists and isinstance(error, TopicAlreadyExists)):
                 raise error
-            rows.append({"topic": result.name, "created": not (exists or validate_only)})
         if not validate_only:
-            for name in topics:
-                session.retrying(partial(_require_leaders, session, name))
+            session.wait_for_leaders(found.results.values())
+    rows: list[dict[str, Any]] = [
+        {"topic": each.name, "created": each.name in found.results and not validate_only}
+        for each in wanted
+    ]
     if as_json:
         show_json(rows)
     for row in rows:
@@ -168,6 +144,7 @@ def describe_topics(
         list[str] | None,
         typer.Argument(metavar="TOPIC", help="All if none.", autocompletion=complete_topics),
     ] = None,
+    environment: Environment = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
@@ -176,8 +153,8 @@ def describe_topics(
 
     Example: `millstream topics describe orders`
     """
-    with open_session(bootstrap_server, timeout) as session:
-        names = list(topics or sorted(session.refresh().topics))
+    with open_session(bootstrap_server, timeout, environment) as session:
+        names = list(topics or sorted(session.topics()))
         found = [(session.topic(name), _own_settings(session, name)) for name in names]
     if as_json:
         show_json([_facts(topic, own) | {"partitions": _rows(topic)} for topic, own in found])
@@ -208,6 +185,7 @@ def alter_topic(
         list[str] | None,
         typer.Option("--delete-config", metavar="KEY", help="Back to the default; repeatable."),
     ] = None,
+    environment: Environment = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
@@ -222,12 +200,12 @@ def alter_topic(
     changes += [Change(key, Operation.DELETE, None) for key in delete_config or ()]
     if partitions is None and not changes:
         raise UsageFault("say what to change: --partitions, --config or --delete-config")
-    with open_session(bootstrap_server, timeout) as session:
+    with open_session(bootstrap_server, timeout, environment) as session:
         before = len(session.topic(topic).partitions)
         if changes:
             alter(session, Resource(ResourceType.TOPIC, topic), changes)
         if partitions is not None:
-            _add_partitions(session, topic, partitions)
+            session.admin.create_partitions({topic: partitions}).raise_first()
     now = before if partitions is None else partitions
     if as_json:
         changed = [each.key for each in changes]
@@ -244,6 +222,7 @@ def delete(
     if_exists: Annotated[
         bool, typer.Option("--if-exists", help="A topic that is not there is fine.")
     ] = False,
+    environment: Environment = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
@@ -253,67 +232,47 @@ def delete(
     Example: `millstream topics delete orders --if-exists`
     """
     names = list(dict.fromkeys(topics))
-    with open_session(bootstrap_server, timeout) as session:
-        known = session.refresh().topics
+    with open_session(bootstrap_server, timeout, environment) as session:
+        known = session.topics()
         missing = [name for name in names if name not in known]
         if missing and not if_exists:
             # Before anything is deleted: a misspelt name should not cost its neighbours.
             raise CommandFailed(f"there is no topic {missing[0]!r}{nearest(missing[0], known)}")
-        request = DeleteTopicsRequest(
-            topics=[DeleteTopicState(name=name) for name in names if name in known],
-            topic_names=[name for name in names if name in known],
-            timeout_ms=int(timeout * 1000),
-        )
-        results = session.call(request, DeleteTopicsResponse).responses if request.topics else []
-    for result in results:
-        if result.error_code and not (
-            if_exists and result.error_code == UnknownTopicOrPartition.code
-        ):
-            raise error_for_code(result.error_code, result.error_message)
+        found = session.admin.delete_topics(name for name in names if name in known)
+    for error in found.errors.values():
+        if not (if_exists and isinstance(error, UnknownTopicOrPartition)):
+            raise error
     if as_json:
         show_json([{"topic": name, "deleted": name in known} for name in names])
     for name in names:
         note(f"{name}: {'deleted' if name in known else 'was not there'}", as_json=as_json)
 
 
-def _require_leaders(session: Session, name: str) -> None:
-    """Raise while a partition cannot be used yet, which other brokers learn a little later."""
-    topic = session.refresh().topics.get(name)
-    if topic is None or any(each.leader_id < 0 for each in topic.partitions):
-        raise LeaderNotAvailable(f"{name} was created but has no leaders yet")
-
-
-def _add_partitions(session: Session, topic: str, count: int) -> None:
-    request = CreatePartitionsRequest(
-        topics=[CreatePartitionsTopic(name=topic, count=count, assignments=None)],
-        timeout_ms=session.timeout_ms,
-    )
-    result = session.call(request, CreatePartitionsResponse).results[0]
-    if result.error_code:
-        raise error_for_code(result.error_code, result.error_message)
+def _replication_factor(topic: TopicDescription) -> int:
+    return max((len(each.replicas) for each in topic.partitions), default=0)
 
 
 def _own_settings(session: Session, name: str) -> dict[str, str | None]:
     found = describe(session, Resource(ResourceType.TOPIC, name))
-    return {each.name: each.value for each in found if each.config_source == _DYNAMIC_TOPIC_SOURCE}
+    return {each.name: each.value for each in found if each.source == _SET_ON_TOPIC}
 
 
-def _facts(topic: TopicView, own: dict[str, str | None]) -> dict[str, Any]:
+def _facts(topic: TopicDescription, own: dict[str, str | None]) -> dict[str, Any]:
     return {
         "topic": topic.name,
-        "topic_id": str(topic.topic_id),
+        "topic_id": str(topic.topic_id or Uuid.ZERO),
         "internal": topic.is_internal,
-        "replication_factor": topic.replication_factor,
+        "replication_factor": _replication_factor(topic),
         "settings": own,
     }
 
 
-def _rows(topic: TopicView) -> list[dict[str, Any]]:
+def _rows(topic: TopicDescription) -> list[dict[str, Any]]:
     return [
         {
             "partition": each.index,
-            "leader": each.leader_id if each.leader_id >= 0 else None,
-            "leader_epoch": each.leader_epoch,
+            "leader": each.leader,
+            "leader_epoch": -1 if each.leader_epoch is None else each.leader_epoch,
             "replicas": list(each.replicas),
             "isr": list(each.isr),
             "offline": list(each.offline),

@@ -54,6 +54,7 @@ def test_names_of_the_right_kind_are_offered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(options, "open_session", lambda *_: cluster().message_session())
+    monkeypatch.setattr("millstream.cli.session.open_session", lambda *_: cluster().session())
 
     assert list(complete(CONTEXT, "ord")) == expected
 
