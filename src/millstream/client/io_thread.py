@@ -38,7 +38,7 @@ class IoThread:
         self._name = name
         self._pid = os.getpid()
         self._is_stopping = False
-        self._failure: BaseException | None = None
+        self._failure: ClientClosed | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
@@ -74,7 +74,7 @@ class IoThread:
                 "make a client in the child"
             )
         if self._failure is not None:
-            raise ClientClosed(f"{self._name} has failed: {self._failure!r}") from self._failure
+            raise self._failure.with_traceback(None)
         if self._is_stopping:
             raise ClientClosed(f"{self._name} was closed; make a new one")
 
@@ -83,11 +83,14 @@ class IoThread:
             while not self._is_stopping:
                 self.runtime.run_once()
         except BaseException as error:
-            self._failure = error
+            self._failure = ClientClosed(
+                f"{self._name} has failed: {error!r}; close it and make a new one"
+            )
+            self._failure.__cause__ = error
             _logger.exception("%s has failed; close it and make a new one", self._name)
         finally:
             self._is_stopping = True
-            self.runtime.close()
+            self.runtime.close(self._failure)
             _running.discard(self)
 
 

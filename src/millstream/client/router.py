@@ -212,11 +212,11 @@ class RequestRouter:
             next_ms = due_ms if next_ms is None else min(next_ms, due_ms)
         return next_ms
 
-    def close(self, now_ms: int) -> None:
-        """End every call with ClientClosed."""
+    def close(self, now_ms: int, error: ClientClosed) -> None:
+        """End every call with an error."""
         calls, self._calls = self._calls, []
         for call in calls:
-            call.finish(ClientClosed("the client was closed"), now_ms)
+            call.finish(error, now_ms)
 
     def _advance(self, call: Call, now_ms: int) -> None:
         if call.is_done:

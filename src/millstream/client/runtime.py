@@ -6,10 +6,12 @@ clock. Everything but `post` belongs to that one thread.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
+from millstream.client.futures import Waiter
 from millstream.client.metadata import Metadata
 from millstream.client.router import RequestRouter, RouterConfig
 from millstream.errors import ClientClosed
@@ -23,6 +25,10 @@ if TYPE_CHECKING:
     from millstream.client.metadata import MetadataConfig
     from millstream.clock import Clock
     from millstream.network.client_selector import ClientSelector
+
+T = TypeVar("T")
+
+_logger: Final = logging.getLogger(__name__)
 
 
 class Actor(Protocol):
@@ -67,11 +73,12 @@ class ClientRuntime:
         )
         self._actors: list[Actor] = []
         self._has_newcomer = False
-        self._closing: list[Callable[[], None]] = []
+        self._closing: list[Callable[[ClientClosed], None]] = []
+        self._waiting: set[Waiter[Any]] = set()
         self._posted: deque[Callable[[int], None]] = deque()
         # Held for an instant: it keeps the selector from being shut down under a `wake`.
         self._lock = threading.Lock()
-        self._is_closed = False
+        self._closed_error: ClientClosed | None = None
 
     def add(self, actor: Actor) -> None:
         """Have an actor polled, after those that were added before."""
@@ -82,9 +89,16 @@ class ClientRuntime:
         """Poll an actor no longer."""
         self._actors.remove(actor)
 
-    def on_close(self, action: Callable[[], None]) -> None:
-        """Have something done at the very end, on the I/O thread: whoever still waits is told."""
+    def on_close(self, action: Callable[[ClientClosed], None]) -> None:
+        """Have something done at the very end, on the I/O thread, which is told why it ends."""
         self._closing.append(action)
+
+    def waiter(self, what: str) -> Waiter[T]:
+        """A waiter for what the I/O thread will do. It ends at the latest with the client."""
+        made: Waiter[T] = Waiter(what)
+        self._waiting.add(made)
+        made.add_done_callback(self._waiting.discard)
+        return made
 
     def post(self, action: Callable[[int], None]) -> None:
         """Run `action(now_ms)` on the I/O thread, soon. From any thread.
@@ -92,15 +106,15 @@ class ClientRuntime:
         What was taken is run, even if the client is closed meanwhile; afterwards ClientClosed.
         """
         with self._lock:
-            if self._is_closed:
-                raise ClientClosed("the client was closed; make a new one")
+            if self._closed_error is not None:
+                raise self._closed_error.with_traceback(None)
             self._posted.append(action)
             self._selector.wake()
 
     def wake(self) -> None:
         """Have the actors polled soon. From any thread; harmless after the end."""
         with self._lock:
-            if not self._is_closed:
+            if self._closed_error is None:
                 self._selector.wake()
 
     def now_ms(self) -> int:
@@ -123,20 +137,26 @@ class ClientRuntime:
         if events:
             self.network.handle(events, self._clock.monotonic_ms())
 
-    def close(self) -> None:
-        """End everything under way with ClientClosed and close the connections."""
+    def close(self, error: ClientClosed | None = None) -> None:
+        """End everything under way with an error and close the connections.
+
+        Whatever a part does at its end, the others are ended too: nobody may wait for ever.
+        """
+        error = error or ClientClosed("the client was closed; make a new one")
         with self._lock:
-            if self._is_closed:
+            if self._closed_error is not None:
                 return
-            self._is_closed = True
+            self._closed_error = error
         now_ms = self._clock.monotonic_ms()
         while self._posted:
-            self._run_posted(now_ms)
-        self.router.close(now_ms)
-        self.network.close(now_ms)
-        self._selector.shutdown()
+            _quietly(self._posted.popleft(), now_ms)
+        _quietly(self.router.close, now_ms, error)
+        _quietly(self.network.close, now_ms, error)
+        _quietly(self._selector.shutdown)
         for action in self._closing:
-            action()
+            _quietly(action, error)
+        for waiter in list(self._waiting):
+            _quietly(waiter.set_error, error)
 
     def _run_posted(self, now_ms: int) -> None:
         # Only what is there now: an action that posts another must not keep us here.
@@ -152,3 +172,10 @@ class ClientRuntime:
         times.append(self.metadata.poll(now_ms))
         times.append(self.network.next_due_ms(now_ms))
         return min((each for each in times if each is not None), default=None)
+
+
+def _quietly(action: Callable[..., object], *arguments: object) -> None:
+    try:
+        action(*arguments)
+    except Exception:
+        _logger.exception("A part of a client has failed while the client was closed")

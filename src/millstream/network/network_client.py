@@ -196,8 +196,8 @@ class NetworkClient(BrokerDirectory):
             due_ms = min(due_ms, *[each.look_ms for each in self._retired])
         return None if due_ms == NEVER_MS else due_ms
 
-    def close(self, now_ms: int) -> None:
-        """Give everything up: requests under way fail with ClientClosed."""
+    def close(self, now_ms: int, error: ClientClosed) -> None:
+        """Give everything up: requests under way fail with this error."""
         links = [*self._links.values(), *self._retired]
         self._links.clear()  # First, so that who hears of it cannot send again.
         self._retired.clear()
@@ -205,7 +205,7 @@ class NetworkClient(BrokerDirectory):
             if link.state is not LinkState.DISCONNECTED:
                 self._selector.close(link.connection_id)
                 self._disconnect(link)
-            self._fail_all(link, ClientClosed("the client was closed"), now_ms)
+            self._fail_all(link, error, now_ms)
 
     # Connections.
 

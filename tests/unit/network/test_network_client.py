@@ -269,9 +269,10 @@ def test_closing_ends_everything_and_nothing_can_begin(
     client.send(1, ListGroupsRequest(), 0, Done())
     client.send(1, ListGroupsRequest(), 0, waiting)
 
-    client.close(1)
+    closed = ClientClosed("closed by the test")
+    client.close(1, closed)
 
     assert connection.is_closed
-    assert isinstance(sent.error, ClientClosed)
-    assert isinstance(waiting.error, ClientClosed)
+    assert sent.error is closed
+    assert waiting.error is closed
     assert isinstance(again.error, BrokerUnreachable)

@@ -17,9 +17,7 @@ from millstream.client.admin.all_operations import AdminOperations
 from millstream.client.admin.config import AdminConfig
 from millstream.client.admin.tasks import start
 from millstream.client.config import settings_from_dotted, settings_from_kwargs
-from millstream.client.futures import Waiter
 from millstream.client.io_thread import start_client
-from millstream.errors import ClientClosed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping
@@ -27,6 +25,7 @@ if TYPE_CHECKING:
     from typing import Self, Unpack
 
     from millstream.client.admin.config import AdminSettings
+    from millstream.client.futures import Waiter
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -50,28 +49,17 @@ class _Face:
 
     def _open(self, config: AdminConfig) -> None:
         name = config.client_id or f"millstream-admin-{next(_numbers)}"
-        self._waiting: set[Waiter[Any]] = set()
         self._thread = start_client(config, name, separate_coordinators=False)
         self._thread.stop_when_collected(self)
-        self._thread.runtime.on_close(functools.partial(_end_all, self._waiting))
         self._operations = AdminOperations(self._thread.runtime)
 
     def _begin(self, coroutine: Coroutine[Any, Any, T], what: str) -> Waiter[T]:
-        waiter: Waiter[T] = Waiter(what)
         try:
             self._thread.check_usable()
-            self._waiting.add(waiter)
-            waiter.add_done_callback(self._waiting.discard)
-            return start(self._thread.runtime, coroutine, waiter)
+            return start(self._thread.runtime, coroutine, self._thread.runtime.waiter(what))
         except BaseException:
             coroutine.close()
-            self._waiting.discard(waiter)
             raise
-
-
-def _end_all(waiting: set[Waiter[Any]]) -> None:
-    for waiter in list(waiting):
-        waiter.set_error(ClientClosed("the admin was closed"))
 
 
 class BlockingFace(_Face):

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from millstream.client.futures import Waiter
 from millstream.errors import MillstreamError
 
 if TYPE_CHECKING:
     from millstream.client.consumer.core import ConsumerCore
+    from millstream.client.futures import Waiter
     from millstream.client.runtime import ClientRuntime
 
 T = TypeVar("T")
@@ -54,7 +54,7 @@ class CoreLink:
 
     def ask(self, what: str, question: Callable[[ConsumerCore, int, Answer], None]) -> Waiter[Any]:
         """Have the core answer something; `what` is named when it takes too long."""
-        waiter: Waiter[Any] = Waiter(what)
+        waiter: Waiter[Any] = self._runtime.waiter(what)
 
         def answer(outcome: Any) -> None:
             if isinstance(outcome, MillstreamError):

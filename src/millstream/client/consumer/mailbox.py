@@ -27,6 +27,7 @@ class Mailbox:
         self._is_woken = False
         self._is_nudged = False
         self._on_change: Callable[[], None] | None = None
+        self._end: MillstreamError | None = None
 
     # ---- the application's side ----
 
@@ -39,9 +40,13 @@ class Mailbox:
         return self._errors.popleft() if self._errors else None
 
     def wait(self, is_reached: Callable[[], bool], timeout_s: float | None) -> None:
-        """Block until something changes, unless it is as wanted already."""
+        """Block until something changes, unless it is as wanted already.
+
+        Raises why nothing will change any more, if that is so.
+        """
         with self._condition:
             if not self._is_nudged and not is_reached():
+                self._raise_end()
                 self._condition.wait(timeout_s)
             self._is_nudged = False
 
@@ -53,8 +58,14 @@ class Mailbox:
             if callback is not None and (self._is_nudged or is_reached()):
                 self._is_nudged = False
                 return False
+            if callback is not None:
+                self._raise_end()
             self._on_change = callback
             return True
+
+    def _raise_end(self) -> None:
+        if self._end is not None:
+            raise self._end.with_traceback(None)
 
     def has_event(self) -> bool:
         """Whether the assignment changes. To be asked under the lock."""
@@ -99,4 +110,9 @@ class Mailbox:
     def put_error(self, error: MillstreamError) -> None:
         """Tell whoever polls that the group has failed."""
         self._errors.append(error)
+        self._notify()
+
+    def end(self, error: MillstreamError) -> None:
+        """Nothing more will come: whoever would wait for it gets this error."""
+        self._end = error
         self._notify()

@@ -8,6 +8,7 @@ below this, names are those of the wire.
 from __future__ import annotations
 
 import itertools
+from contextlib import suppress
 from functools import partial
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -91,6 +92,7 @@ class ConsumerSession:
             value_deserializer=_deserializer(config.value_deserializer, is_key=False),
         )
         self.runtime.add(core)
+        self.runtime.on_close(self.buffer.end)
         self._link = CoreLink(self.runtime, core)
         self.interceptors = ConsumerInterceptors(config.interceptors)
         self.commits = SessionCommits(
@@ -324,6 +326,7 @@ class ConsumerSession:
         except ForkedClient:
             return  # The thread is the parent's, and locks may be held that nobody will release.
         except ClientClosed:
+            self.thread.stop(timeout_s)
             self.interceptors.close()
             return
         self.rebalances.commits_processed_only = processed_only
@@ -333,8 +336,11 @@ class ConsumerSession:
                 yield from self.commits.commit_quietly(None, timeout_s, processed=processed_only)
             if self._link.core.membership is not None:
                 yield from self._leave(self._link.left_s(deadline_ms), is_closing=True)
+        except ClientClosed:
+            pass  # The I/O thread has failed meanwhile, and has said so.
         finally:
-            self._link.post(lambda core, now_ms: core.close(now_ms))
+            with suppress(ClientClosed):
+                self._link.post(lambda core, now_ms: core.close(now_ms))
             self.thread.stop(max(0.1, self._link.left_s(deadline_ms)))
             self.commits.run_finished()
             self.interceptors.close()

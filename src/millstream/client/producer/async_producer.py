@@ -12,7 +12,8 @@ import contextlib
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from millstream.client.producer.core import Deadline, ProducerCore, closed_error
+from millstream.client.producer.core import ProducerCore, closed_error
+from millstream.client.producer.deadline import Deadline
 from millstream.client.producer.delivery import until_done
 from millstream.client.producer.partition_queues import MemoryNotFree, TopicNotKnown
 from millstream.client.producer.settings import config_from_dotted, config_from_kwargs

@@ -13,7 +13,6 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from millstream.client.futures import Waiter
 from millstream.client.groups import ConsumerGroupMetadata, OffsetAndMetadata
 from millstream.client.io_thread import IoThread
 from millstream.client.producer.completions import Completions
@@ -48,6 +47,7 @@ from millstream.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from millstream.client.futures import Waiter
     from millstream.client.producer.config import ProducerConfig
     from millstream.client.producer.delivery import Delivery
     from millstream.client.producer.record import HeadersLike, Timestamp
@@ -57,22 +57,6 @@ if TYPE_CHECKING:
 
 _numbers: Final = itertools.count(1)
 _cores: Final[weakref.WeakSet[ProducerCore]] = weakref.WeakSet()
-
-
-class Deadline:
-    """How long a call may still take."""
-
-    __slots__ = ("_at_ms", "_now_ms")
-
-    def __init__(self, now_ms: Callable[[], int], limit_ms: int | None) -> None:
-        self._now_ms = now_ms
-        self._at_ms = None if limit_ms is None else now_ms() + limit_ms
-
-    def left_s(self, *, at_least: float = 0.0) -> float | None:
-        """Seconds that are left; None if there is no limit."""
-        if self._at_ms is None:
-            return None
-        return max(at_least, (self._at_ms - self._now_ms()) / 1000)
 
 
 def closed_error() -> ClientClosed:
@@ -195,6 +179,7 @@ class ProducerCore:
             )
             self.sender.use(self.transactions)
         runtime.add(self.sender)
+        runtime.on_close(self._end)
 
     # ---- records ----
 
@@ -259,7 +244,7 @@ class ProducerCore:
 
     def wish_for_topic(self, topic: str, partition: int) -> Waiter[None]:
         """Complete once a topic, and this partition of it, is known."""
-        waiter: Waiter[None] = Waiter(f"metadata of topic {topic}")
+        waiter: Waiter[None] = self.runtime.waiter(f"metadata of topic {topic}")
         count = max(1, partition + 1)
         self.runtime.post(lambda _now_ms: self.topics.want(topic, count, waiter))
         return waiter
@@ -316,7 +301,7 @@ class ProducerCore:
     def call(self, action: Callable[[int], Waiter[None] | None], what: str) -> Waiter[None]:
         """Run `action(now_ms)` on the I/O thread; complete when it, or what it gives, is done."""
         self.io.check_usable()
-        waiter: Waiter[None] = Waiter(what)
+        waiter: Waiter[None] = self.runtime.waiter(what)
 
         def run(now_ms: int) -> None:
             try:
@@ -355,6 +340,16 @@ class ProducerCore:
     def give_up(self, error: MillstreamError) -> Waiter[None]:
         """Lose what is not done."""
         return self.call(lambda _: self.sender.settlement.fail_all(error), "close")
+
+    def _end(self, error: ClientClosed) -> None:
+        """The I/O thread ends: nobody must wait for a record for ever, whatever has failed."""
+        batches = self.accumulator.incomplete()
+        try:
+            self.sender.fail(error)
+        finally:
+            for batch in batches:
+                if not batch.is_done:
+                    batch.fail(error)
 
     def stop(self, timeout_s: float | None) -> None:
         """End the threads."""

@@ -18,10 +18,13 @@ _logger = logging.getLogger(__name__)
 
 
 def call_safely(function: Callable[..., object], *arguments: Any) -> None:
-    """Call code of a user; what it raises is logged and goes no further."""
+    """Call code of a user; what it raises is logged and goes no further.
+
+    SystemExit neither: it would end the thread, and others wait for their callbacks.
+    """
     try:
         function(*arguments)
-    except Exception:
+    except BaseException:
         log_failure(function)
 
 

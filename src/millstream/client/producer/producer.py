@@ -12,7 +12,8 @@ import warnings
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from millstream.client.producer.core import Deadline, ProducerCore, closed_error
+from millstream.client.producer.core import ProducerCore, closed_error
+from millstream.client.producer.deadline import Deadline
 from millstream.client.producer.native_accumulator import NativeAccumulator
 from millstream.client.producer.partition_queues import MemoryNotFree, TopicNotKnown
 from millstream.client.producer.settings import config_from_dotted, config_from_kwargs

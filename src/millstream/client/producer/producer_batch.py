@@ -250,10 +250,13 @@ class ProducerBatch(BatchOutcome):
         with self._completions.lock:
             listeners, self._listeners = self._listeners, []
             told, self.told = self.told, []
-        if told:
-            self._completions.dispatcher.submit(tell_all, told, log_failure)
-        for listener in listeners:
-            listener()
+        try:
+            if told:
+                self._completions.dispatcher.submit(tell_all, told, log_failure)
+        finally:
+            # Whoever waits for the end may then wait for the callbacks, so these come first.
+            for listener in listeners:
+                listener()
         if self._parent is not None:
             self._parent._end_part()
 

@@ -24,6 +24,7 @@ from millstream.client.producer.produce_exchange import (
 from millstream.client.producer.settlement import Settlement
 from millstream.client.targets import ANY
 from millstream.errors import (
+    ClientClosed,
     FatalProducerError,
     MillstreamError,
     OperationTimeout,
@@ -126,14 +127,6 @@ class Sender:
 
     def poll(self, now_ms: int) -> int | None:
         """Send what is due, give up what is late; when to be called again at the latest."""
-        try:
-            return self._poll(now_ms)
-        except Exception as error:
-            # The thread ends with it; nobody must wait for a record forever.
-            self.fail(FatalProducerError(f"the producer has failed: {error!r}"))
-            raise
-
-    def _poll(self, now_ms: int) -> int | None:
         if self.fatal_error is not None:
             self.settlement.fail_all(self.fatal_error)
             return None
@@ -221,7 +214,7 @@ class Sender:
             assert isinstance(answer, InitProducerIdResponse)
             assert self._numbering is not None
             self._numbering.become(ProducerIdentity(answer.producer_id, answer.producer_epoch))
-        elif not is_retriable(error) and not isinstance(error, OperationTimeout):
+        elif not is_retriable(error) and not isinstance(error, OperationTimeout | ClientClosed):
             self.fail(
                 FatalProducerError(
                     f"no producer id to be had: {error}. A producer without one needs "

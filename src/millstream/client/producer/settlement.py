@@ -93,9 +93,11 @@ class Settlement:
             if self._numbering is not None:
                 self._numbering.on_failed(lane, batch, is_refused=is_refused)
         self._accumulator.finish(batch)
-        if self.transaction is not None:
-            self.transaction.on_batch_failed(error)
-        batch.fail(error, record_errors)  # type: ignore[arg-type]  # As an Outcome has them.
+        try:
+            if self.transaction is not None:
+                self.transaction.on_batch_failed(error)
+        finally:
+            batch.fail(error, record_errors)  # type: ignore[arg-type]  # As an Outcome has them.
 
     def expire(self, now_ms: int) -> int | None:
         """Give up what was not acknowledged in time; when the next batch will be late."""

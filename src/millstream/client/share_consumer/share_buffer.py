@@ -1,17 +1,16 @@
 """Between the I/O thread and the application: records that were acquired, outcomes, errors, wakes.
 
-One lock and one condition, held for moments. The application takes, the I/O thread puts.
+A mailbox: one lock and one condition, held for moments. The application takes, the I/O thread puts.
 """
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from millstream.client.consumer.mailbox import Mailbox
 
+if TYPE_CHECKING:
     from millstream.client.share_consumer.node_session import NodeSession
     from millstream.errors import MillstreamError
     from millstream.records.kernel import ConsumerRecord
@@ -37,17 +36,13 @@ class Outcome(NamedTuple):
     error: MillstreamError | None
 
 
-class ShareBuffer:
+class ShareBuffer(Mailbox):
     """What has arrived for the application."""
 
     def __init__(self) -> None:
-        self._condition = threading.Condition(threading.Lock())
+        super().__init__()
         self._acquired: deque[Acquired] = deque()
         self._outcomes: list[Outcome] = []
-        self._errors: deque[MillstreamError] = deque()
-        self._is_woken = False
-        self._is_nudged = False
-        self._on_change: Callable[[], None] | None = None
 
     # The application.
 
@@ -83,46 +78,9 @@ class ShareBuffer:
             found, self._outcomes = self._outcomes, []
         return found
 
-    def take_error(self) -> MillstreamError | None:
-        """The next error to raise."""
-        with self._condition:
-            return self._errors.popleft() if self._errors else None
-
-    def take_wake(self) -> bool:
-        """Whether another thread wants the wait to end; it is told once."""
-        with self._condition:
-            is_woken, self._is_woken = self._is_woken, False
-        return is_woken
-
-    def wait(self, is_reached: Callable[[], bool], timeout_s: float | None) -> None:
-        """Block until something changes, unless it is as wanted already."""
-        with self._condition:
-            if not self._is_nudged and not is_reached():
-                self._condition.wait(timeout_s)
-            self._is_nudged = False
-
-    def call_on_change(
-        self, is_reached: Callable[[], bool], callback: Callable[[], None] | None
-    ) -> bool:
-        """Have a callback called once, from any thread; False if it is as wanted already."""
-        with self._condition:
-            if callback is not None and (self._is_nudged or is_reached()):
-                self._is_nudged = False
-                return False
-            self._on_change = callback
-            return True
-
     def has_something(self) -> bool:
         """Whether a poll would not wait. To be asked under the lock, by `wait`."""
-        return bool(self._acquired or self._errors or self._is_woken)
-
-    # Any thread.
-
-    def wake(self) -> None:
-        """End a wait, or the next one."""
-        with self._condition:
-            self._is_woken = True
-            self._notify()
+        return bool(self._acquired or self.has_news())
 
     # The I/O thread.
 
@@ -135,18 +93,12 @@ class ShareBuffer:
         """Records have come."""
         with self._condition:
             self._acquired.append(acquired)
-            self._notify()
+        self._notify()
 
     def put_outcome(self, outcome: Outcome) -> None:
         """Acknowledgements were answered; nobody waits for that."""
         with self._condition:
             self._outcomes.append(outcome)
-
-    def put_error(self, error: MillstreamError) -> None:
-        """The next poll is to raise this."""
-        with self._condition:
-            self._errors.append(error)
-            self._notify()
 
     def drop(self, session: NodeSession | None = None) -> None:
         """The broker has taken back what came in a session; in all of them, without one."""
@@ -156,10 +108,3 @@ class ShareBuffer:
                 for each in self._acquired
                 if session is not None and each.session is not session
             )
-
-    def _notify(self) -> None:
-        self._is_nudged = False
-        self._condition.notify_all()
-        callback, self._on_change = self._on_change, None
-        if callback is not None:
-            callback()

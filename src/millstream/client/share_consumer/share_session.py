@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from millstream.client.consumer.names import Names
 from millstream.client.consumer.steps import AwaitChange, AwaitResult, Invoke
-from millstream.client.futures import Waiter
 from millstream.client.io_thread import IoThread
 from millstream.client.runtime import ClientRuntime
 from millstream.client.serialization.primitives import BytesSerde
@@ -24,7 +23,7 @@ from millstream.client.share_consumer.share_buffer import ShareBuffer
 from millstream.client.share_consumer.share_core import ShareCore
 from millstream.client.share_consumer.share_record import ShareRecord
 from millstream.clock import SystemClock
-from millstream.errors import InvalidArgument, MillstreamError, Wakeup
+from millstream.errors import ClientClosed, InvalidArgument, MillstreamError, Wakeup
 from millstream.network.selector_factory import open_client_selector
 from millstream.types import TopicPartition
 
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from millstream.client.consumer.steps import Steps
+    from millstream.client.futures import Waiter
     from millstream.client.share_consumer.acknowledgements import OnAcknowledged
     from millstream.client.share_consumer.config import ShareConsumerConfig
     from millstream.client.share_consumer.in_hand import Decided
@@ -67,6 +67,7 @@ class ShareSession:
         self._names = Names(config.isolation)
         self._core = ShareCore(config, self.runtime, self.buffer, random)
         self.runtime.add(self._core)
+        self.runtime.on_close(self.buffer.end)
         self._in_hand = InHand()
         self._deserialize_key = _deserializer(config.key_deserializer, is_key=True)
         self._deserialize_value = _deserializer(config.value_deserializer, is_key=False)
@@ -113,7 +114,7 @@ class ShareSession:
         yield from self._tell_outcomes()
 
     def _leave(self, decided: list[Decided], timeout_s: float) -> Steps[None]:
-        left: Waiter[None] = Waiter("leaving the share group")
+        left: Waiter[None] = self.runtime.waiter("leaving the share group")
         self.runtime.post(
             lambda now_ms: self._core.unsubscribe(decided, now_ms, lambda: left.set_result(None))
         )
@@ -167,7 +168,7 @@ class ShareSession:
         if self.buffer.take_wake():
             self.runtime.post(lambda now_ms: self._core.want_no_more())
             raise Wakeup("wakeup() was called")
-        error = self.buffer.take_error()
+        error = self.buffer.next_error()
         if error is not None:
             raise error
 
@@ -226,7 +227,8 @@ class ShareSession:
 
     def commit(self, timeout_s: float) -> Steps[dict[TopicPartition, MillstreamError | None]]:
         """Tell the brokers now; what became of it, by partition."""
-        waiter: Waiter[dict[TopicPartition, MillstreamError | None]] = Waiter("the commit")
+        waiter: Waiter[dict[TopicPartition, MillstreamError | None]]
+        waiter = self.runtime.waiter("the commit")
         self._commit(timeout_s, waiter.set_result)
         found = yield AwaitResult(waiter, timeout_s + _CLOSE_SLACK_S)
         yield from self._tell_outcomes()
@@ -281,6 +283,8 @@ class ShareSession:
             )
             yield from self._leave(decided, timeout_s)
             yield from self._tell_outcomes()
+        except ClientClosed:
+            pass  # The I/O thread has failed before, and has said so.
         finally:
             self.thread.stop(timeout_s)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from millstream.errors import (
+    ClientClosed,
     ClusterAuthorizationFailed,
     CorruptMessage,
     DeliveryTimeout,
@@ -212,15 +213,13 @@ def test_records_wait_for_a_leader() -> None:
     assert waiting.result(0).offset == 1
 
 
-def test_a_fault_inside_ends_every_wait() -> None:
+def test_a_fault_at_the_end_leaves_no_record_waiting() -> None:
     desk = Desk()
-    delivery = desk.append()
-    desk.core.sender._drain = None  # type: ignore[method-assign, assignment]
+    deliveries = [desk.append() for _ in range(2)]
+    desk.core.sender.settlement.fail_all = None  # type: ignore[method-assign, assignment]
+    desk.core.runtime.close()
 
-    with pytest.raises(TypeError):
-        desk.turn(delivery.done)
-
-    assert isinstance(delivery.exception(0), FatalProducerError)
+    assert [type(each.exception(0)) for each in deliveries] == [ClientClosed] * 2
 
 
 def test_batches_are_sealed_as_the_wire_wants_them() -> None:

@@ -98,7 +98,7 @@ def test_outcomes_errors_and_wakes_are_told_once() -> None:
 
     assert buffer.has_something()
     assert (buffer.take_outcomes(), buffer.take_outcomes()) == ([outcome], [])
-    assert (buffer.take_error(), buffer.take_error()) == (error, None)
+    assert (buffer.next_error(), buffer.next_error()) == (error, None)
     assert (buffer.take_wake(), buffer.take_wake()) == (True, False)
     buffer.wait(buffer.has_something, 0)
 

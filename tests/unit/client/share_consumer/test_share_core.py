@@ -133,7 +133,7 @@ def test_records_that_did_not_arrive_whole_are_rejected_and_raised() -> None:
 
     world.answer(fetched(bytes(broken), last=0))
 
-    assert isinstance(world.buffer.take_error(), CorruptMessage)
+    assert isinstance(world.buffer.next_error(), CorruptMessage)
     assert said(world.request(ShareAcknowledgeRequest)) == [(0, 0, [3])]
 
 
@@ -261,7 +261,7 @@ def test_a_session_that_the_broker_has_forgotten_begins_anew() -> None:
     world.core.poll(1_000)
 
     assert world.request(ShareFetchRequest).share_session_epoch == 0
-    assert world.buffer.take_error() is None
+    assert world.buffer.next_error() is None
 
 
 def test_errors_that_stay_are_raised() -> None:
@@ -270,7 +270,7 @@ def test_errors_that_stay_are_raised() -> None:
 
     world.answer(share_fetch.ShareFetchResponse(error_code=GroupAuthorizationFailed.code))
 
-    assert isinstance(world.buffer.take_error(), GroupAuthorizationFailed)
+    assert isinstance(world.buffer.next_error(), GroupAuthorizationFailed)
 
 
 @pytest.mark.parametrize(
@@ -285,7 +285,7 @@ def test_errors_of_a_partition_are_raised_unless_they_may_go_away(
 
     world.answer(fetched(error_code=code))
 
-    assert (world.buffer.take_error() is not None) == is_raised
+    assert (world.buffer.next_error() is not None) == is_raised
     assert bool(world.metadata.hints) != is_raised
 
 
@@ -372,4 +372,4 @@ def test_a_group_that_one_may_not_use_is_told_to_the_application() -> None:
 
     world.router.answer(FindCoordinatorResponse(error_code=GroupAuthorizationFailed.code))
 
-    assert isinstance(world.buffer.take_error(), GroupAuthorizationFailed)
+    assert isinstance(world.buffer.next_error(), GroupAuthorizationFailed)
