@@ -4,7 +4,7 @@
    `lock` guards the records of open batches and `is_held`, for moments in which nothing of Python
    runs. A thread that must do more, in Python, holds the accumulator's other lock and sets
    `is_held`; as long as it is set, nobody else looks at any queue. So the order of locks is: the
-   accumulator's own, this one, then a selector's. */
+   accumulator's own, the turn of the lanes (produce_lanes.h), this one, then a selector's. */
 
 #ifndef MILLSTREAM_ACCUMULATOR_H
 #define MILLSTREAM_ACCUMULATOR_H

@@ -61,7 +61,6 @@ cdef extern from "produce_flight.h" nogil:
 
     int64_t ms_wall_ms()
     bint ms_is_plain_success(const uint8_t* frame, int64_t size, int version)
-    void ms_gate_end(ms_gate* gate)
     void ms_gate_lock(ms_gate* gate)
     void ms_gate_unlock(ms_gate* gate)
     void ms_slot_unpin(ms_slot* slot)
@@ -73,7 +72,9 @@ cdef extern from "produce_flight.h" nogil:
     void ms_part_deactivate(ms_lanes* lanes, ms_part* part)
     void ms_lanes_init(
         ms_lanes* lanes, uint32_t (*checksum)(uint32_t, const uint8_t*, size_t) noexcept nogil)
+    void ms_lanes_end(ms_lanes* lanes)
     void ms_lanes_kick(ms_lanes* lanes)
+    void ms_lanes_hurry(ms_lanes* lanes)
     bint ms_lanes_unshut(ms_lanes* lanes, int64_t connection_id)
     ms_flight* ms_lanes_take_sent(ms_lanes* lanes)
 
@@ -87,6 +88,7 @@ cdef class AccumulatorLock:
     cdef SelectorLoop _loop
     cdef dict _express
     cdef bint _has_news
+    cdef bint _has_begun
     cdef bint _has_alarm
 
     cdef int _note(self, ms_flight* flights) except -1

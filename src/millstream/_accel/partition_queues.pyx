@@ -68,7 +68,7 @@ cdef class AccumulatorLock:
             self.lanes.sent = flight.next
             drop_flight(&self.lanes, flight)
             flight = self.lanes.sent
-        ms_gate_end(&self.lanes.gate)
+        ms_lanes_end(&self.lanes)
 
     def __enter__(self):
         cdef ms_flight* flights
@@ -81,7 +81,7 @@ cdef class AccumulatorLock:
             self._note(flights)
 
     def __exit__(self, *failure):
-        cdef bint is_awaited, hurries = False
+        cdef bint is_awaited, has_begun, hurries = False
         if self._loop is not None and self._hurries is not None:
             hurries = self._hurries()
         ms_gate_lock(&self.lanes.gate)
@@ -94,9 +94,13 @@ cdef class AccumulatorLock:
         self.lanes.gate.is_awaited = False
         ms_gate_unlock(&self.lanes.gate)
         is_awaited = is_awaited or self._has_news
+        has_begun = self._has_begun
         self._has_news = False
+        self._has_begun = False
         self._threads.release()
-        if is_awaited:
+        if has_begun and self.lanes.linger_ms == 0:
+            ms_lanes_hurry(&self.lanes)
+        elif is_awaited:
             ms_lanes_kick(&self.lanes)
 
     cdef int _note(self, ms_flight* flights) except -1:
@@ -286,6 +290,8 @@ cdef class PartitionQueue:
         self.told = batch.told
         lanes = self._enter()
         ms_part_add(&self.part, slot)
+        if lanes is not NULL and self.part.is_express:
+            self.topic.lock._has_begun = True
         self._leave(lanes)
 
     cdef int _remove(self, batch) except -1:

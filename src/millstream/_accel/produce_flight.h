@@ -146,9 +146,9 @@ static inline void ms_flight_send(ms_lanes *lanes, const ms_flight *flight, ms_o
     pthread_mutex_unlock(&selector->lock);
 }
 
-static inline int64_t ms_lanes_run(ms_driver *driver, int64_t now_ms)
+/* With the turn: send what is due; when the next will be. */
+static inline int64_t ms_lanes_serve(ms_lanes *lanes, int64_t now_ms)
 {
-    ms_lanes *lanes = (ms_lanes *)driver;
     for (;;) {
         int64_t due_ms = MS_NEVER;
         ms_gate_lock(&lanes->gate);
@@ -174,6 +174,15 @@ static inline int64_t ms_lanes_run(ms_driver *driver, int64_t now_ms)
     }
 }
 
+static inline int64_t ms_lanes_run(ms_driver *driver, int64_t now_ms)
+{
+    ms_lanes *lanes = (ms_lanes *)driver;
+    pthread_mutex_lock(&lanes->turn);
+    int64_t next_ms = ms_lanes_serve(lanes, now_ms);
+    pthread_mutex_unlock(&lanes->turn);
+    return next_ms;
+}
+
 static inline void ms_lanes_answered(
     ms_driver *driver, ms_connection *connection, const uint8_t *frame, int64_t size)
 {
@@ -192,6 +201,7 @@ static inline void ms_lanes_init(
     ms_lanes *lanes, uint32_t (*checksum)(uint32_t, const uint8_t *, size_t))
 {
     memset(lanes, 0, sizeof *lanes);
+    pthread_mutex_init(&lanes->turn, NULL);
     ms_gate_init(&lanes->gate);
     lanes->driver.run = ms_lanes_run;
     lanes->driver.answered = ms_lanes_answered;
@@ -202,11 +212,28 @@ static inline void ms_lanes_init(
     lanes->sent_end = &lanes->sent;
 }
 
+static inline void ms_lanes_end(ms_lanes *lanes)
+{
+    ms_gate_end(&lanes->gate);
+    pthread_mutex_destroy(&lanes->turn);
+}
+
 /* Let the loop look around; without the gate. */
 static inline void ms_lanes_kick(ms_lanes *lanes)
 {
     if (lanes->selector)
         ms_drive(lanes->selector);
+}
+
+/* What has just begun does not linger: send it from here, which is sooner than another thread can.
+   The loop looks again afterwards: it has timers to set, and whoever had the turn may be done. */
+static inline void ms_lanes_hurry(ms_lanes *lanes)
+{
+    if (lanes->selector && !pthread_mutex_trylock(&lanes->turn)) {
+        ms_lanes_serve(lanes, ms_monotonic_ms());
+        pthread_mutex_unlock(&lanes->turn);
+    }
+    ms_lanes_kick(lanes);
 }
 
 /* A connection may carry express requests (again). */

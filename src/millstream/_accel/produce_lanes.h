@@ -6,8 +6,9 @@
    request by an event, and reads the answer itself. Whatever is unusual in an answer shuts the
    connection for express requests until Python opens it again.
 
-   `ms_gate.lock` guards partitions, slots and flights. Under it a selector's lock may be taken,
-   never the other way round. */
+   `ms_lanes.turn` is held by who takes and sends, so that batches leave in their order.
+   `ms_gate.lock` guards partitions, slots and flights; it is taken after the turn. Under it a
+   selector's lock may be taken, never the other way round. */
 
 #ifndef MILLSTREAM_PRODUCE_LANES_H
 #define MILLSTREAM_PRODUCE_LANES_H
@@ -76,6 +77,7 @@ typedef struct ms_flight {
 
 typedef struct {
     ms_driver driver; /* first, so that one is the other */
+    pthread_mutex_t turn;
     ms_gate gate;
     ms_selector *selector; /* NULL until there is one */
     uint32_t (*checksum)(uint32_t seed, const uint8_t *data, size_t size);
