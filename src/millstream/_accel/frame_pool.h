@@ -9,8 +9,10 @@
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #define MS_BLOCK_SIZE_MIN 4096
+#define MS_LARGE_PAGE ((size_t)2 << 20)
 
 typedef struct ms_block {
     struct ms_block *next;
@@ -64,6 +66,21 @@ static inline int64_t ms_block_capacity(int64_t size)
     return (size + step - 1) / step * step;
 }
 
+/* Memory that is touched for the first time costs more than what is received into it: large blocks
+   ask for large pages, where the system has them. */
+static inline ms_block *ms_block_allocate(size_t size)
+{
+    void *memory = NULL;
+    if (size < MS_LARGE_PAGE)
+        return (ms_block *)malloc(size);
+    if (posix_memalign(&memory, MS_LARGE_PAGE, size))
+        return NULL;
+#ifdef MADV_HUGEPAGE
+    (void)madvise(memory, size, MADV_HUGEPAGE); /* a wish only */
+#endif
+    return (ms_block *)memory;
+}
+
 /* A block for `size` bytes, or NULL. */
 static inline ms_block *ms_block_take(ms_pool *pool, int64_t size)
 {
@@ -79,7 +96,7 @@ static inline ms_block *ms_block_take(ms_pool *pool, int64_t size)
         }
     }
     pthread_mutex_unlock(&pool->lock);
-    if (!block && (block = (ms_block *)malloc(sizeof(ms_block) + (size_t)capacity)))
+    if (!block && (block = ms_block_allocate(sizeof(ms_block) + (size_t)capacity)))
         block->capacity = capacity;
     return block;
 }
