@@ -2,6 +2,8 @@
 
 Rows are jobs: send 100 B or 1 KiB records with keys, the same with a look at every offset, read
 them as records, send a table, read to pyarrow, pandas and polars, an acknowledged send in asyncio.
+Our pandas frames are backed by Arrow unless asked otherwise; `columns-objects`, which has no bar,
+is the same with columns of Python objects on both sides.
 Each contender is a process of its own; CPU is that of all its threads, the broker's is not counted.
 The last two rows tell how late heartbeats and lingering batches are while Python is busy.
 """
@@ -68,6 +70,7 @@ ROWS: Final = (
     Row("columns-produce-1KiB", "columns-produce", 1024, 100_000, _QUICK_ONES),
     Row("columns-pyarrow-100B", "columns-pyarrow", 100, 400_000, _QUICK_ONES, reads=True),
     Row("columns-pandas-100B", "columns-pandas", 100, 400_000, _QUICK_ONES, reads=True),
+    Row("columns-objects-100B", "columns-objects", 100, 400_000, _QUICK_ONES, reads=True),
     Row("columns-polars-100B", "columns-polars", 100, 400_000, _QUICK_ONES, reads=True),
     Row("async-acked-100B", "acked-latencies", 100, 2_000, ("millstream", "aiokafka")),
 )

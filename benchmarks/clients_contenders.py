@@ -104,7 +104,9 @@ class Millstream:
         deadline = time.perf_counter() + CONSUME_SECONDS_MAX
         with self._consumer(topic) as consumer:
             while seen < count and time.perf_counter() < deadline:
-                seen += convert(consumer.poll_arrow(timeout=1.0))
+                found = consumer.poll_arrow(timeout=1.0)
+                if found is not None:
+                    seen += convert(found)
         return seen
 
     def columns_pyarrow(self, topic: str, size: int, count: int) -> int:
@@ -112,8 +114,14 @@ class Millstream:
         return self._columns(topic, count, lambda found: found.to_arrow().num_rows)
 
     def columns_pandas(self, topic: str, size: int, count: int) -> int:
-        """Read all as pandas frames."""
+        """Read all as pandas frames, as `to_pandas` makes them unasked: backed by Arrow."""
         return self._columns(topic, count, lambda found: len(found.to_pandas()))
+
+    def columns_objects(self, topic: str, size: int, count: int) -> int:
+        """Read all as pandas frames whose keys and values are bytes objects, as the peer's are."""
+        return self._columns(
+            topic, count, lambda found: len(found.to_pandas(dtype_backend="numpy"))
+        )
 
     def columns_polars(self, topic: str, size: int, count: int) -> int:
         """Read all as polars frames."""
@@ -251,6 +259,8 @@ class Confluent:
         import pandas as pd  # type: ignore[import-untyped]  # It has no stubs of its own.
 
         return self._lists(topic, count, lambda found: len(pd.DataFrame(_columns(found))))
+
+    columns_objects = columns_pandas
 
     def columns_polars(self, topic: str, size: int, count: int) -> int:
         """Read all as polars frames."""

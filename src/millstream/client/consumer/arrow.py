@@ -6,10 +6,16 @@ pyarrow, pandas and polars are imported only by the methods that are named after
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
+
+from millstream.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from millstream.records.kernel import ArrowRecords
+
+DtypeBackend: TypeAlias = Literal["pyarrow", "numpy"]
+"""What the columns of a data frame are made of; the name is pandas' own for this choice."""
+DTYPE_BACKENDS: Final[tuple[str, ...]] = get_args(DtypeBackend)
 
 
 class ArrowBatch:
@@ -42,13 +48,14 @@ class ArrowBatch:
         pyarrow: Any = imported("pyarrow")
         return pyarrow.record_batch(self)
 
-    def to_pandas(self, *, arrow_backed: bool = False) -> Any:
-        """A `pandas.DataFrame`: keys and values are bytes objects, headers are Arrow's.
+    def to_pandas(self, *, dtype_backend: DtypeBackend = "pyarrow") -> Any:
+        """A `pandas.DataFrame` whose columns stay in Arrow's memory (`pandas.ArrowDtype`).
 
-        With `arrow_backed` every column keeps Arrow's memory (`pandas.ArrowDtype`): next to free,
-        but without `.str` on bytes.
+        Pandas has no `.str` for bytes there: `astype("string[pyarrow]")` makes text of them. With
+        `dtype_backend="numpy"` keys and values are columns of bytes objects, which cost several
+        times as much as all the reading; only headers stay Arrow's then.
         """
-        return to_pandas(self.to_arrow(), arrow_backed=arrow_backed)
+        return to_pandas(self.to_arrow(), dtype_backend)
 
     def to_polars(self) -> Any:
         """A `polars.DataFrame`."""
@@ -59,17 +66,22 @@ class ArrowBatch:
         return f"ArrowBatch(topic={self.topic!r}, rows={len(self)})"
 
 
-def to_pandas(table: Any, *, arrow_backed: bool) -> Any:
+def to_pandas(table: Any, dtype_backend: DtypeBackend) -> Any:
     """A data frame of a pyarrow batch or table.
 
     Lists of headers as Python objects would cost more than all the rest, most of them for nothing
     as most records have none; and looking for equal keys costs more than making them twice.
     """
+    if dtype_backend not in DTYPE_BACKENDS:
+        raise InvalidArgument(
+            f"dtype_backend={dtype_backend!r}: must be one of {', '.join(DTYPE_BACKENDS)}"
+        )
     pandas: Any = imported("pandas")
     pyarrow: Any = imported("pyarrow")
+    is_arrow_backed = dtype_backend == "pyarrow"
 
     def dtype(kind: Any) -> Any:
-        return pandas.ArrowDtype(kind) if arrow_backed or pyarrow.types.is_list(kind) else None
+        return pandas.ArrowDtype(kind) if is_arrow_backed or pyarrow.types.is_list(kind) else None
 
     return table.to_pandas(types_mapper=dtype, deduplicate_objects=False)
 

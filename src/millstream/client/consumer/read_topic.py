@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self, Unpack
 
+    from millstream.client.consumer.arrow import DtypeBackend
     from millstream.client.consumer.bounds import Bound, Bounds
     from millstream.client.consumer.config import ConsumerSettings
     from millstream.records.kernel import ArrowRecords
@@ -227,9 +228,9 @@ class TopicRead:
         """A `pyarrow.Table`."""
         return self._read_all(imported("pyarrow").table)
 
-    def to_pandas(self, *, arrow_backed: bool = False) -> Any:
+    def to_pandas(self, *, dtype_backend: DtypeBackend = "pyarrow") -> Any:
         """A `pandas.DataFrame`; see `ArrowBatch.to_pandas`."""
-        return to_pandas(self.to_arrow(), arrow_backed=arrow_backed)
+        return to_pandas(self.to_arrow(), dtype_backend)
 
     def to_polars(self) -> Any:
         """A `polars.DataFrame`."""

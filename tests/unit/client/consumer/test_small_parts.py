@@ -231,16 +231,25 @@ def test_a_data_frame_has_bytes_and_headers() -> None:
     builder.append(bytes(writer.body()), 2, 7, 1_000)
 
     batch = ArrowBatch("orders", builder.finish())
-    frame, backed = batch.to_pandas(), batch.to_pandas(arrow_backed=True)
+    backed, frame = batch.to_pandas(), batch.to_pandas(dtype_backend="numpy")
 
-    assert frame["value"].str.decode("utf-8")[0] == "v"
     assert str(backed["value"].dtype) == "binary[pyarrow]"
     assert backed["value"][0] == b"v"
+    assert backed["value"].isna().tolist() == [False, True]
+    assert backed["value"].astype("string[pyarrow]")[0] == "v"
+    assert frame["value"].str.decode("utf-8")[0] == "v"
     assert frame["key"].tolist() == [b"k", None]
     assert frame["value"].tolist() == [b"v", None]
     assert [list(each) for each in frame["headers"]] == [[{"key": "h", "value": b"1"}], []]
     assert frame["offset"].tolist() == [7, 8]
     assert str(frame["timestamp"][1]) == "1970-01-01 00:00:02+00:00"
+
+
+def test_a_data_frame_of_something_else_is_refused() -> None:
+    batch = ArrowBatch("orders", ArrowRecordsBuilder().finish())
+
+    with pytest.raises(InvalidArgument, match="dtype_backend='numpy_nullable': must be one of"):
+        batch.to_pandas(dtype_backend="numpy_nullable")  # type: ignore[arg-type]  # On purpose.
 
 
 def test_a_package_that_is_not_installed_is_named() -> None:
