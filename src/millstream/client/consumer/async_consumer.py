@@ -91,12 +91,15 @@ class AsyncConsumer(ConsumerFace):
     ) -> list[ConsumerRecord]:
         """The next records: at once what is here, else what arrives within `timeout` seconds."""
         count = self._session.record_count(max_records)
+        if self._unread:
+            self._give_back()
         return await self._perform(self._session.poll(timeout, count))
 
     async def poll_arrow(
         self, timeout: float | None = 1.0, *, columns: Sequence[str] | None = None
     ) -> ArrowBatch | None:
         """The next records of one topic, as Arrow columns; None when nothing came."""
+        self._give_back()
         return await self._perform(self._session.poll_arrow(timeout, columns))
 
     async def batches(
@@ -104,8 +107,10 @@ class AsyncConsumer(ConsumerFace):
     ) -> AsyncIterator[list[ConsumerRecord]]:
         """Lists of records, each of one partition; ends when nothing came for `timeout`."""
         count = self._session.record_count(max_records)
+        self._give_back()
         while records := await self._perform(self._session.poll_one_partition(timeout, count)):
             yield records
+            self._give_back()
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         """Every record; what the loop has not got to counts as unread."""
@@ -118,6 +123,11 @@ class AsyncConsumer(ConsumerFace):
             records = await self.poll(None)
             records.reverse()
             self._unread = records
+
+    def _take_unread(self) -> list[ConsumerRecord]:
+        unread = self._unread[::-1]
+        self._unread.clear()
+        return unread
 
     # ---- where ----
 
@@ -175,6 +185,7 @@ class AsyncConsumer(ConsumerFace):
 
     async def unsubscribe(self, timeout: float | None = None) -> None:
         """Read nothing any more; a member leaves its group."""
+        self._give_back()
         await self._perform(self._session.unsubscribe(self._session.timeout_s(timeout)))
 
     # ---- the end ----

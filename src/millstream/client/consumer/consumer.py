@@ -88,6 +88,8 @@ class Consumer(ConsumerFace):
         Call it at least every `max_poll_interval`: rebalances happen in it.
         """
         count = self._session.record_count(max_records)
+        if length_hint(self._iterator):
+            self._give_back()
         return self._perform(self._session.poll(timeout, count))
 
     def poll_arrow(
@@ -98,6 +100,7 @@ class Consumer(ConsumerFace):
         Columns are key, value, headers, timestamp, offset and partition, or fewer. Deserializers
         and interceptors are for records, not for columns.
         """
+        self._give_back()
         return self._perform(self._session.poll_arrow(timeout, columns))
 
     def batches(
@@ -105,8 +108,10 @@ class Consumer(ConsumerFace):
     ) -> Iterator[list[ConsumerRecord]]:
         """Lists of records, each of one partition; ends when nothing came for `timeout`."""
         count = self._session.record_count(max_records)
+        self._give_back()
         while records := self._perform(self._session.poll_one_partition(timeout, count)):
             yield records
+            self._give_back()
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         """Every record, waiting for the next for ever; a loop that was left can be taken up again.
@@ -128,6 +133,13 @@ class Consumer(ConsumerFace):
     def _unread(self) -> list[ConsumerRecord]:
         left = length_hint(self._iterator)
         return self._records[-left:] if left else []
+
+    def _take_unread(self) -> list[ConsumerRecord]:
+        unread = self._unread()
+        if unread:
+            # The loop's iterator is at its end when its list is.
+            del self._records[-len(unread) :]
+        return unread
 
     # ---- where ----
 
@@ -193,6 +205,7 @@ class Consumer(ConsumerFace):
 
     def unsubscribe(self, timeout: float | None = None) -> None:
         """Read nothing any more; a member leaves its group."""
+        self._give_back()
         self._perform(self._session.unsubscribe(self._session.timeout_s(timeout)))
 
     # ---- the end ----

@@ -17,6 +17,7 @@ from millstream.client.consumer.membership.subscription import Subscription
 from millstream.client.consumer.session import ConsumerSession
 from millstream.client.consumer.starting_point import EARLIEST, LATEST, AtOffset, AtTime
 from millstream.errors import InvalidArgument
+from millstream.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from millstream.client.consumer.session_commits import Offsets, OnCommit
     from millstream.client.groups import ConsumerGroupMetadata
-    from millstream.types import TopicPartition
+    from millstream.records.kernel import ConsumerRecord
 
 T = TypeVar("T")
 
@@ -70,6 +71,21 @@ class ConsumerFace(ABC):
     def _use(self) -> AbstractContextManager[None]:
         """Held while a call runs; raises ConcurrentUse, ClientClosed or ForkedClient."""
 
+    @abstractmethod
+    def _take_unread(self) -> Sequence[ConsumerRecord]:
+        """What a loop was given and has not got to; the loop forgets it."""
+
+    def _give_back(self) -> None:
+        """Have what a loop has not got to read anew, by whoever reads next.
+
+        Else a poll would pass over it, and a loop would go on with it after a seek or a pause.
+        """
+        first: dict[TopicPartition, int] = {}
+        for record in self._take_unread():
+            first.setdefault(TopicPartition(record.topic, record.partition), record.offset)
+        for partition in first.keys() & self._session.assignment():
+            self._session.offsets.seek(partition, AtOffset(first[partition]))
+
     # ---- what is read ----
 
     def subscribe(
@@ -86,6 +102,7 @@ class ConsumerFace(ABC):
         goes (see RebalanceListener).
         """
         with self._use():
+            self._give_back()
             self._session.subscribe(self._subscription_of(topics, pattern), listener)
 
     def _subscription_of(
@@ -111,6 +128,7 @@ class ConsumerFace(ABC):
         `auto_offset_reset` says, unless `seek` is called.
         """
         with self._use():
+            self._give_back()
             self._session.assign(partitions)
 
     def assignment(self) -> frozenset[TopicPartition]:
@@ -124,6 +142,7 @@ class ConsumerFace(ABC):
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Give no records of partitions until `resume`; they stay assigned."""
         with self._use():
+            self._give_back()
             self._session.set_paused(partitions, True)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
@@ -145,17 +164,20 @@ class ConsumerFace(ABC):
                 "ends"
             )
         with self._use():
+            self._give_back()
             self._session.offsets.seek(partition, AtOffset(offset, leader_epoch))
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         """Read from the first record that is still there; all assigned partitions by default."""
         with self._use():
+            self._give_back()
             for partition in self._or_all(partitions):
                 self._session.offsets.seek(partition, EARLIEST)
 
     def seek_to_end(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         """Read only what comes from now on; all assigned partitions by default."""
         with self._use():
+            self._give_back()
             for partition in self._or_all(partitions):
                 self._session.offsets.seek(partition, LATEST)
 
@@ -168,6 +190,7 @@ class ConsumerFace(ABC):
         """
         timestamp = to_timestamp(time)
         with self._use():
+            self._give_back()
             for partition in self._or_all(partitions):
                 self._session.offsets.seek(partition, AtTime(timestamp))
 
