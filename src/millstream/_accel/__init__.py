@@ -33,6 +33,7 @@ _MODULES = (
     "batch_finder",
     "express_lane",
     "produce_lane",
+    "fetch_lane",
     "selector",
     "arrow",
 )

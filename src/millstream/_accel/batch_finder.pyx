@@ -15,26 +15,12 @@ from millstream._accel.wire cimport (
     MS_HEADER_SIZE, MS_LENGTH_AT, MS_LENGTH_END, ms_read_big_endian)
 
 cdef enum:
-    ENTRY_SIZE = 8
     MAGIC_AT = 16
     MAGIC = 2
     DELTA_AT = 23
     GLANCE_SIZE = 27
     # About what lies between two entries of an index.
     WINDOW_SIZE = 4096
-
-cdef struct Entries:
-    # What is in the file, and what is to be written behind it.
-    const uint8_t* written
-    const uint8_t* pending
-    int64_t written_count
-    int64_t count
-
-cdef struct Head:
-    int64_t position
-    int64_t size
-    int64_t base_offset
-    int64_t last_offset
 
 
 cdef const uint8_t* entry_at(const Entries* entries, int64_t slot) noexcept nogil:

@@ -6,12 +6,40 @@ object of it. A handler works in two steps, so that what several connections ask
 the loop can be done together: `stage` looks at a frame and writes the answer that will be right if
 all goes well; `commit` does the work, and changes the answers it cannot stand by. Nothing is sent
 before `commit` has returned, and no Python handler is called between the two.
+
+What it declines is offered to its `ExpressReader`, if it has one: requests that change no log are
+answered at once, with records that the selector sends from their file.
 """
+
+from cpython.bytes cimport PyBytes_FromStringAndSize
 
 from libc.stdint cimport int64_t, uint8_t
 
 cdef enum:
     FRAME_BYTES_MIN = 14
+
+
+cdef class ExpressReader:
+    """Answers with records; this one has none."""
+
+    def answer(self, const uint8_t[::1] frame):
+        """The parts of the answer to a frame; None if it is declined. For who has no selector."""
+        cdef ms_answer answer
+        if len(frame) < FRAME_BYTES_MIN or not self.read(&frame[0], len(frame), &answer):
+            return None
+        return self.parts(&answer)
+
+    cdef bint read(self, const uint8_t* frame, int64_t size, ms_answer* answer) except -1:
+        """Answer a frame, its size in front. Nothing has changed if it is declined."""
+        return False
+
+    cdef list parts(self, const ms_answer* answer):
+        """The answer that was given last, for who sends it otherwise."""
+        return [
+            PyBytes_FromStringAndSize(<const char*>answer.head, answer.head_size),
+            self.region_of(self.file, answer.position, answer.length),
+            PyBytes_FromStringAndSize(<const char*>answer.tail, answer.tail_size),
+        ]
 
 
 cdef class ExpressHandler:

@@ -18,7 +18,6 @@ from millstream._accel.wire cimport ms_read_big_endian, ms_write_big_endian
 
 cdef enum:
     REPLICA_STATE_SINCE = 15
-    TOPIC_ID_SIZE = 16
     # Wait, bytes at least and at most, isolation, session and its epoch, number of topics.
     HEAD_SIZE = 22
     # The topic's id, then number of partitions, partition, leader epoch, offset, last epoch, start
@@ -26,51 +25,66 @@ cdef enum:
     PARTITION_SIZE = TOPIC_ID_SIZE + 35
     # No forgotten topics, no rack, no tagged fields.
     END_SIZE = 3
-    # An answer up to the size of its records, that size, and no tagged fields three times.
-    ANSWER_HEAD_SIZE = 72
-    ANSWER_SIZE_BYTES_MAX = 5
-    ANSWER_END_SIZE = 3
 
 
 cdef int64_t int32_at(const uint8_t* p) noexcept nogil:
     return <int32_t>ms_read_big_endian(p, 4)
 
 
+cdef bint read_request(
+        const uint8_t* p, int64_t size, int version, FetchSingle* single) noexcept nogil:
+    """Whether a request of version 13 to 18 is of the common shape: a partition or none."""
+    if version < REPLICA_STATE_SINCE:
+        if size < 4 or int32_at(p) != -1:
+            return False
+        p += 4
+        size -= 4
+    if size < HEAD_SIZE + END_SIZE or ms_read_big_endian(p + size - END_SIZE, 3) != 0x010100:
+        return False
+    single.max_wait_ms = int32_at(p)
+    single.min_bytes = int32_at(p + 4)
+    single.max_bytes = int32_at(p + 8)
+    single.isolation_level = <signed char>p[12]
+    single.session_id = int32_at(p + 13)
+    single.session_epoch = int32_at(p + 17)
+    single.topic_id = NULL
+    if p[HEAD_SIZE - 1] == 1:
+        return size == HEAD_SIZE + END_SIZE
+    if p[HEAD_SIZE - 1] != 2 or size != HEAD_SIZE + PARTITION_SIZE + END_SIZE:
+        return False
+    if p[HEAD_SIZE + TOPIC_ID_SIZE] != 2 or p[HEAD_SIZE + 49] or p[HEAD_SIZE + 50]:
+        return False
+    single.topic_id = p + HEAD_SIZE
+    single.index = int32_at(p + 39)
+    single.leader_epoch = int32_at(p + 43)
+    single.offset = ms_read_big_endian(p + 47, 8)
+    single.last_epoch = int32_at(p + 55)
+    single.log_start_offset = ms_read_big_endian(p + 59, 8)
+    single.partition_bytes_max = int32_at(p + 67)
+    return True
+
+
 def read_single(buffer, Py_ssize_t at, Py_ssize_t end, int version):
     """The request in `buffer[at:end]` of version 13 to 18, if it is of the common shape."""
     cdef Py_buffer view
-    cdef const uint8_t* p
-    cdef int64_t size
+    cdef FetchSingle single
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
     try:
         if not 0 <= at <= end <= view.len:
             return None
-        p = <const uint8_t*>view.buf + at
-        size = end - at
-        if version < REPLICA_STATE_SINCE:
-            if size < 4 or int32_at(p) != -1:
-                return None
-            p += 4
-            size -= 4
-        if size < HEAD_SIZE + END_SIZE or ms_read_big_endian(p + size - END_SIZE, 3) != 0x010100:
+        if not read_request(<const uint8_t*>view.buf + at, end - at, version, &single):
             return None
-        if p[HEAD_SIZE - 1] == 1:
-            if size != HEAD_SIZE + END_SIZE:
-                return None
+        if single.topic_id == NULL:
             return (
-                int32_at(p), int32_at(p + 4), int32_at(p + 8), <signed char>p[12],
-                int32_at(p + 13), int32_at(p + 17), None, 0, 0, 0, 0, 0, 0,
+                single.max_wait_ms, single.min_bytes, single.max_bytes, single.isolation_level,
+                single.session_id, single.session_epoch, None, 0, 0, 0, 0, 0, 0,
             )
-        if p[HEAD_SIZE - 1] != 2 or size != HEAD_SIZE + PARTITION_SIZE + END_SIZE:
-            return None
-        if p[HEAD_SIZE + TOPIC_ID_SIZE] != 2 or p[HEAD_SIZE + 49] or p[HEAD_SIZE + 50]:
-            return None
         return (
-            int32_at(p), int32_at(p + 4), int32_at(p + 8), <signed char>p[12],
-            int32_at(p + 13), int32_at(p + 17),
-            PyBytes_FromStringAndSize(<const char*>p + HEAD_SIZE, TOPIC_ID_SIZE),
-            int32_at(p + 39), int32_at(p + 43), ms_read_big_endian(p + 47, 8),
-            int32_at(p + 55), ms_read_big_endian(p + 59, 8), int32_at(p + 67),
+            single.max_wait_ms, single.min_bytes, single.max_bytes, single.isolation_level,
+            single.session_id, single.session_epoch,
+            PyBytes_FromStringAndSize(<const char*>single.topic_id, TOPIC_ID_SIZE),
+            single.index, single.leader_epoch, single.offset, single.last_epoch,
+            single.log_start_offset, single.partition_bytes_max,
         )
     finally:
         PyBuffer_Release(&view)
@@ -92,19 +106,8 @@ cdef const uint8_t* topic_bytes(topic_id) except NULL:
     return <const uint8_t*>PyBytes_AS_STRING(topic_id)
 
 
-cdef struct Answer:
-    int64_t correlation_id
-    int64_t session_id
-    int64_t index
-    int64_t high_watermark
-    int64_t last_stable_offset
-    int64_t log_start_offset
-    bint has_aborted
-    int64_t length
-
-
 cdef int64_t write_head(
-        uint8_t* start, const Answer* answer, const uint8_t* topic_id) noexcept nogil:
+        uint8_t* start, const FetchAnswer* answer, const uint8_t* topic_id) noexcept nogil:
     """Everything before the records; how many bytes."""
     cdef uint8_t* p = ms_write_big_endian(start + 4, answer.correlation_id, 4)
     # No tags of the header, no throttle time, no error.
@@ -131,8 +134,8 @@ def write_single(
         int64_t high_watermark, int64_t last_stable_offset, int64_t log_start_offset,
         bint has_aborted, int64_t length):
     """The answer up to its records; `SINGLE_END` follows them."""
-    cdef uint8_t head[ANSWER_HEAD_SIZE + ANSWER_SIZE_BYTES_MAX]
-    cdef Answer answer = Answer(
+    cdef uint8_t head[ANSWER_HEAD_SIZE_MAX]
+    cdef FetchAnswer answer = FetchAnswer(
         correlation_id, session_id, index, high_watermark, last_stable_offset, log_start_offset,
         has_aborted, length)
     cdef int64_t size = write_head(head, &answer, topic_bytes(topic_id))
@@ -160,8 +163,8 @@ def read_answer(
         int64_t session_id, topic_id, int64_t index, int64_t high_watermark,
         int64_t last_stable_offset, int64_t log_start_offset, bint has_aborted):
     """The whole answer, its records read from a file; None if the file does not give them all."""
-    cdef uint8_t head[ANSWER_HEAD_SIZE + ANSWER_SIZE_BYTES_MAX]
-    cdef Answer answer = Answer(
+    cdef uint8_t head[ANSWER_HEAD_SIZE_MAX]
+    cdef FetchAnswer answer = FetchAnswer(
         correlation_id, session_id, index, high_watermark, last_stable_offset, log_start_offset,
         has_aborted, length)
     if length < 0:

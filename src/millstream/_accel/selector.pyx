@@ -5,7 +5,7 @@
 `millstream.network.selection` gives it the plain connections of a processor where this was built
 and the system has epoll; others stay with the loop's own transports. A `Selector` reads all sockets
 that are ready in a turn, offers whole frames to the listener's `ExpressHandler`, commits what was
-staged, and answers each connection with one `send`. Whatever is not that simple is left to the
+staged, and answers each connection with one `send`; answers with records leave at once. Whatever is not that simple is left to the
 connection's `KafkaChannel`, which sees it as if a transport had read it.
 """
 
@@ -17,7 +17,9 @@ from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport int64_t, uint8_t
 
 from millstream._accel.express cimport (
-    EXPRESS_ANSWER_BYTES_MAX, EXPRESS_DECLINED, ExpressHandler)
+    EXPRESS_ANSWER_BYTES_MAX, EXPRESS_DECLINED, ExpressHandler, ExpressReader)
+from millstream._accel.records_sender cimport (
+    MS_ANSWER_MEMORY, ms_answer, ms_answer_size, ms_send_answer)
 from millstream._accel.slots cimport ms_slot_get, ms_slot_offset, ms_slot_set
 from millstream._accel.socket_transport cimport SocketTransport
 from millstream._accel.sockets cimport (
@@ -91,8 +93,13 @@ cdef bint is_quiet(object channel) except -1:
         and <int64_t>slot(slot(channel, slots.gate), slots.reasons) == 0
         and len(slot(channel, slots.in_flight)) == 0
         and len(slot(channel, slots.out)) == 0
-        and len(slot(slot(channel, slots.sender), slots.queue)) == 0
-    )
+        and len(slot(slot(channel, slots.sender), slots.queue)) == 0)
+
+
+cdef int note_sent(object channel, int64_t count) except -1:
+    cdef object sender = slot(channel, slots.sender)
+    ms_slot_set(sender, slots.bytes_sent, <int64_t>slot(sender, slots.bytes_sent) + count)
+    return 0
 
 
 cdef class Selector:
@@ -110,6 +117,8 @@ cdef class Selector:
     cdef int64_t _frame_bytes_max
     cdef uint8_t* _answers
     cdef int64_t _answers_used
+    # Where records are read on their way to a socket; memory that is warm is cheaper than new one.
+    cdef uint8_t* _records
     cdef ExpressHandler _staging
     cdef Reply _replies[EVENTS_MAX]
     cdef int _reply_count
@@ -118,7 +127,7 @@ cdef class Selector:
 
     def __cinit__(self):
         self._epoll = -1
-        self._answers = NULL
+        self._answers = self._records = NULL
 
     def __init__(self, loop, processor):
         self._loop = loop
@@ -126,7 +135,8 @@ cdef class Selector:
         self._transports = set()
         self._frame_bytes_max = processor.config.socket_request_max_bytes + FRAME_SIZE_BYTES
         self._answers = <uint8_t*>PyMem_Malloc(ANSWERS_BYTES_MAX)
-        if self._answers == NULL:
+        self._records = <uint8_t*>PyMem_Malloc(MS_ANSWER_MEMORY)
+        if self._answers == NULL or self._records == NULL:
             raise MemoryError()
         self._epoll = ms_epoll_create()
         if self._epoll < 0:
@@ -136,6 +146,7 @@ cdef class Selector:
 
     def __dealloc__(self):
         PyMem_Free(self._answers)
+        PyMem_Free(self._records)
 
     def close(self):
         """Read nothing more. The connections are closed by then."""
@@ -191,8 +202,7 @@ cdef class Selector:
     cdef _report(self, SocketTransport transport, error):
         """What should not happen: tell it, and close the connection it happened on."""
         self._loop.call_exception_handler(
-            {"message": "a connection failed while it was read", "exception": error}
-        )
+            {"message": "a connection failed while it was read", "exception": error})
         if transport is not None:
             transport.fail(error)
 
@@ -288,31 +298,37 @@ cdef class Selector:
     # Answering.
 
     cdef int64_t _stage(
-            self, SocketTransport transport, uint8_t* base, int64_t start,
-            int64_t end) except -1:
+            self, SocketTransport transport, uint8_t* base, int64_t start, int64_t end) except -1:
         """Offer the whole frames to the handler; where the first one is that it does not take."""
         cdef ExpressHandler express = transport.express
         cdef int64_t answer, frame_end
         cdef bint is_replying = False
         if self._staging is not express:
-            self._settle()
-            express.begin()
-            self._staging = express
+            self._begin(transport, express)
         while end - start >= FRAME_BYTES_MIN:
             frame_end = start + FRAME_SIZE_BYTES + ms_read_big_endian(base + start, 4)
             if frame_end > end or not (
                     FRAME_BYTES_MIN <= frame_end - start <= self._frame_bytes_max):
                 break
             if self._answers_used > ANSWERS_BYTES_MAX - EXPRESS_ANSWER_BYTES_MAX:
-                self._settle()
                 is_replying = False
-                if not is_quiet(transport.channel):
+                if not self._begin(transport, express):
                     break
-                express.begin()
-                self._staging = express
             answer = express.stage(
                 base + start, frame_end - start, self._answers + self._answers_used)
             if answer == EXPRESS_DECLINED:
+                if express.reader is None:
+                    break
+                # Its earlier answers leave first, and it reads what it has written.
+                if is_replying and not self._begin(transport, express):
+                    break
+                is_replying = False
+                if not self._read_records(
+                        transport, express.reader, base + start, frame_end - start):
+                    break
+                start = frame_end
+                if is_quiet(transport.channel):
+                    continue
                 break
             if not is_replying:
                 is_replying = True
@@ -324,6 +340,32 @@ cdef class Selector:
             self._requests += 1
             start = frame_end
         return start
+
+    cdef bint _begin(self, SocketTransport transport, ExpressHandler express) except -1:
+        """Settle; what is staged from now on is this handler's. Whether the peer took its share."""
+        self._settle()
+        express.begin()
+        self._staging = express
+        return is_quiet(transport.channel)
+
+    cdef bint _read_records(
+            self, SocketTransport transport, ExpressReader reader, const uint8_t* frame,
+            int64_t size) except -1:
+        """Answer a frame with records at once, if the reader takes it."""
+        cdef ms_answer answer
+        cdef int64_t sent
+        if not reader.read(frame, size, &answer):
+            return False
+        self._requests += 1
+        # The descriptor stays open for as long as somebody refers to the file.
+        file = reader.file
+        with nogil:
+            sent = ms_send_answer(transport.descriptor, &answer, self._records)
+        if sent < ms_answer_size(&answer):
+            transport.channel.go_on(reader.parts(&answer), sent)
+        else:
+            note_sent(transport.channel, sent)
+        return True
 
     cdef int _settle(self) except -1:
         """Commit what was staged, then answer; afterwards all room is free."""
@@ -347,16 +389,12 @@ cdef class Selector:
 
     cdef int _answer(self, Reply* reply) except -1:
         cdef SocketTransport transport = <SocketTransport>reply.transport
-        cdef object channel = transport.channel
-        cdef object sender = slot(channel, slots.sender)
-        cdef int64_t size = reply.end - reply.start
-        cdef int64_t sent = 0
+        cdef int64_t size = reply.end - reply.start, sent = 0
         if size > 0:
             sent = ms_send(transport.descriptor, self._answers + reply.start, size)
-        ms_slot_set(
-            sender, slots.bytes_sent, <int64_t>slot(sender, slots.bytes_sent) + sent)
+        note_sent(transport.channel, sent)
         if sent < size:
             # A slow peer, or none: the channel finds out which.
-            channel.send_rest(PyBytes_FromStringAndSize(
-                <const char*>self._answers + reply.start + sent, size - sent))
+            transport.channel.go_on([PyBytes_FromStringAndSize(
+                <const char*>self._answers + reply.start + sent, size - sent)], 0)
         return 0

@@ -29,10 +29,11 @@ from millstream.network.request_channel import InFlight
 from millstream.network.senders import GATHER_BYTES_MAX, Sender, SocketSender, TransportSender
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from socket import socket
 
     from millstream.network.processor import ListenerService, Processor
-    from millstream.network.request import Response
+    from millstream.network.request import Response, ResponsePart
 LINGER_MAX_MS: Final = 1000
 """How long a peer that was said goodbye to may take to say it too."""
 
@@ -290,10 +291,11 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
             if self._sender.is_blocked:
                 self._after_send()
 
-    def send_rest(self, data: bytes) -> None:
-        """Send what is left of answers that the compiled selector could not send whole."""
-        self._out.append(data)
-        self._write()
+    def go_on(self, parts: Sequence[ResponsePart], sent: int) -> None:
+        """Send what the compiled selector could not: so many bytes of it have left."""
+        if self.is_open:
+            self._sender.go_on(parts, sent)
+            self._after_send()
 
     def _after_send(self) -> None:
         sender = self._sender

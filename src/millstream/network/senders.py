@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from millstream import _accel
 from millstream.network.pacing import stop_pacing
+from millstream.network.response_parts import BUFFER_TYPES, bytes_of, cut_short, size_of
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, WriteTransport
     from collections.abc import Callable, Sequence
 
-    from millstream.network.request import FileRegion, ResponsePart
+    from millstream.network.request import ResponsePart
     from millstream.types import ReadableBuffer
 
 _send_region: Callable[[int, ReadableBuffer, int, int, int, ReadableBuffer], int] | None = None
@@ -48,7 +49,6 @@ HIGH_WATER_BYTES: Final = 256 * 1024
 ALL: Final = None
 _MORE_FOLLOWS: Final[int] = getattr(socket, "MSG_MORE", 0)
 _NOT_SENDABLE: Final = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP})
-_BUFFER_TYPES: Final = (bytes, bytearray, memoryview)
 
 
 class OutputOwner(Protocol):
@@ -92,6 +92,10 @@ class Sender:
         """The same for bytes and file regions in any order."""
         raise NotImplementedError
 
+    def go_on(self, parts: Sequence[ResponsePart], sent: int) -> None:
+        """The same for parts of which so many bytes have left beneath; nothing waits before."""
+        raise NotImplementedError
+
     def close(self) -> None:
         """Forget the queue and give back what is held."""
         self._queue.clear()
@@ -106,27 +110,7 @@ class Sender:
     def _enqueue(self, parts: Sequence[ResponsePart]) -> None:
         self._queue.extend(parts)
         for part in parts:
-            self.pending_bytes += _size_of(part)
-
-
-def _size_of(part: ResponsePart) -> int:
-    return len(part) if isinstance(part, _BUFFER_TYPES) else part.length
-
-
-def _bytes_of(part: ResponsePart) -> ReadableBuffer:
-    if isinstance(part, _BUFFER_TYPES):
-        return part
-    data = part.read()
-    if len(data) != part.length:
-        raise _cut_short(part)
-    return data
-
-
-def _cut_short(region: FileRegion) -> OSError:
-    # The frame's size is on the wire already: the response cannot be finished or taken back.
-    return OSError(
-        errno.EIO, f"a file ends inside the {region.length} bytes at {region.position} being sent"
-    )
+            self.pending_bytes += size_of(part)
 
 
 class SocketSender(Sender):
@@ -188,16 +172,20 @@ class SocketSender(Sender):
             self._owner.output_lost(error)
             return
         if sent is not ALL:
-            self._enqueue(parts)
-            self._note_sent(sent)
-            self._flush()
+            self.go_on(parts, sent)
+
+    def go_on(self, parts: Sequence[ResponsePart], sent: int) -> None:
+        """Only plain sockets are sent to beneath."""
+        self._enqueue(parts)
+        self._note_sent(sent)
+        self._flush()
 
     def _send_framed(self, parts: Sequence[ResponsePart]) -> int | None:
         """An answer with one region: if that is large, its three parts in one compiled call."""
         head, region, tail = parts
-        if not (isinstance(head, _BUFFER_TYPES) and isinstance(tail, _BUFFER_TYPES)):
+        if not (isinstance(head, BUFFER_TYPES) and isinstance(tail, BUFFER_TYPES)):
             return self._send_small(parts)
-        if isinstance(region, _BUFFER_TYPES) or not self._is_for_sendfile(region):
+        if isinstance(region, BUFFER_TYPES) or not self._is_for_sendfile(region):
             return self._send_small(parts)
         assert _send_region is not None
         source = region.fileno(), region.position, region.length
@@ -212,12 +200,12 @@ class SocketSender(Sender):
         gathered: list[ReadableBuffer] = []
         room = _GATHER_BYTES_MAX
         for part in parts:
-            if isinstance(part, _BUFFER_TYPES):
+            if isinstance(part, BUFFER_TYPES):
                 room -= len(part)
                 gathered.append(part)
             elif part.length < SENDFILE_BYTES_MIN:
                 room -= part.length
-                gathered.append(_bytes_of(part))
+                gathered.append(bytes_of(part))
             else:
                 return 0
         if room < 0 or len(gathered) > _GATHER_PARTS_MAX:
@@ -254,7 +242,7 @@ class SocketSender(Sender):
 
     def _is_for_sendfile(self, part: ResponsePart, offset: int = 0) -> bool:
         """Whether a part is best left where it is; the rest of one that was cut short always is."""
-        if isinstance(part, _BUFFER_TYPES):
+        if isinstance(part, BUFFER_TYPES):
             return False
         is_worth_it = offset > 0 or part.length >= SENDFILE_BYTES_MIN
         return is_worth_it and self._can_sendfile and part.fileno() >= 0
@@ -265,13 +253,13 @@ class SocketSender(Sender):
         gathered: list[ReadableBuffer] = []
         room = _GATHER_BYTES_MAX
         for part in queue:
-            room -= _size_of(part)
+            room -= size_of(part)
             if gathered and (room < 0 or self._is_for_sendfile(part)):
                 break
-            gathered.append(_bytes_of(part))
+            gathered.append(bytes_of(part))
             if len(gathered) == _GATHER_PARTS_MAX:
                 break
-        if room < 0 and not isinstance(queue[0], _BUFFER_TYPES):
+        if room < 0 and not isinstance(queue[0], BUFFER_TYPES):
             # Large, and not for `sendfile`: it would be read anew for every piece the peer takes.
             queue[0] = gathered[0]
         if self._offset:
@@ -289,14 +277,14 @@ class SocketSender(Sender):
         self.pending_bytes -= count
         count += self._offset
         # What was read from a file is not kept for a slow peer.
-        while queue and count >= (size := _size_of(queue[0])):
+        while queue and count >= (size := size_of(queue[0])):
             count -= size
             queue.popleft()
         self._offset = count
 
     def _send_file(self) -> None:
         region = self._queue[0]
-        assert not isinstance(region, _BUFFER_TYPES)
+        assert not isinstance(region, BUFFER_TYPES)
         position = region.position + self._offset
         count = region.length - self._offset
         try:
@@ -307,7 +295,7 @@ class SocketSender(Sender):
             self._can_sendfile = False
             return
         if sent == 0:
-            raise _cut_short(region)
+            raise cut_short(region)
         self._note_sent(sent)
 
     def _wait(self) -> None:
@@ -386,13 +374,13 @@ class TransportSender(Sender):
     def _gather(self) -> ReadableBuffer:
         """Take bytes from the head: one part, or as many small ones as are worth one write."""
         queue = self._queue
-        first = _bytes_of(queue.popleft())
+        first = bytes_of(queue.popleft())
         room = GATHER_BYTES_MAX - len(first)
         gathered = [first]
         while queue and room > 0:
             head = queue[0]
-            room -= _size_of(head)
+            room -= size_of(head)
             if room < 0:
                 break
-            gathered.append(_bytes_of(queue.popleft()))
+            gathered.append(bytes_of(queue.popleft()))
         return first if len(gathered) == 1 else b"".join(gathered)

@@ -14,6 +14,7 @@ from millstream.errors import ApiError, KafkaStorageError
 from millstream.replica.append_service import AppendResult, AppendService
 from millstream.replica.broker_view import ImageBrokerView
 from millstream.replica.change_notifier import ChangeNotifier
+from millstream.replica.fetch_lane import make_fetch_lane
 from millstream.replica.fetch_service import FetchService
 from millstream.replica.fetch_session_cache import FetchSessionCache
 from millstream.replica.isr_sender import IsrSender
@@ -97,7 +98,10 @@ class ReplicaManager:
         and has done nothing, and `append` takes them.
         """
         self.express = self._appends.make_express()
-        """The same for whole frames, compiled, for the listeners; None where it was not built."""
+        """The same for whole frames, compiled, for the listeners; None where it was not built.
+
+        Its reader is the same for `single_fetches`.
+        """
         self.append_own = self._appends.append_own
         """The same for a batch that a coordinator has built."""
         self._fetches = FetchService(
@@ -116,6 +120,10 @@ class ReplicaManager:
 
         For the others it gives None and has done nothing, and `fetch` takes them.
         """
+        if self.express is not None:
+            self.express.reader = make_fetch_lane(
+                self._sessions, clock, fetch_max_bytes=config.fetch_max_bytes
+            )
         self._changes = ReplicaChanges(
             self._table,
             store,

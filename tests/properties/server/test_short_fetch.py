@@ -10,6 +10,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from millstream import _accel
+from millstream.protocol.frame import encode_request
 from millstream.protocol.messages import DeleteRecordsRequest, DeleteTopicsRequest
 from millstream.protocol.messages.delete_records import (
     DeleteRecordsPartition,
@@ -17,11 +19,13 @@ from millstream.protocol.messages.delete_records import (
 )
 from millstream.protocol.messages.delete_topics import DeleteTopicState
 from millstream.storage.disk import DiskFileSystem
-from tests.unit.server.harness import Broker
+from tests.unit.server.fakes import Call
+from tests.unit.server.harness import Broker, frame_request
 from tests.unit.storage.batches import NOW_MS, batch_bytes, marker_batch
 
 if TYPE_CHECKING:
     from millstream.network.request import Response
+    from millstream.protocol.messages import FetchRequest
     from millstream.replica.single_fetch import SingleFetched, SingleFetches
 
 PARTITIONS = 2
@@ -231,12 +235,16 @@ class TwoBrokers(RuleBasedStateMachine):
             request.topics[0].partitions = asked
             if not asked:
                 request.topics = []
-            answers.append(broker.call(request, version))
+            answers.append(self.call(broker, request, version))
         if answers[0].is_pending:
             self.epoch += 1
             self.waiting.append(answers)
         else:
             self.compare(answers, shift)
+
+    def call(self, broker: Broker, request: FetchRequest, version: int) -> Call:
+        """Send a request."""
+        return broker.call(request, version)
 
     @rule(
         index=st.sampled_from([0, 0, 0, 1]),
@@ -348,5 +356,23 @@ class TwoBrokers(RuleBasedStateMachine):
         )
 
 
-TwoBrokers.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+class WithFetchLane(TwoBrokers):
+    """The same, where the first broker has the compiled lane before all."""
+
+    def call(self, broker: Broker, request: FetchRequest, version: int) -> Call:
+        """Offer it to the lane, as the selector does."""
+        if broker is self.brokers[0]:
+            frame = encode_request(request, version, 77, "tests")
+            express: Any = broker.replicas.express
+            parts = express.reader.answer(frame)
+            if parts is not None:
+                return Call(frame_request(frame), parts)
+        return super().call(broker, request, version)
+
+
+TwoBrokers.TestCase.settings = WithFetchLane.TestCase.settings = settings(
+    max_examples=40, stateful_step_count=30, deadline=None
+)
 test_both_ways_of_a_fetch_answer_alike = TwoBrokers.TestCase
+if _accel.COMPILED:
+    test_the_compiled_lane_answers_as_the_long_way_does = WithFetchLane.TestCase

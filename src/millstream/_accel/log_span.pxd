@@ -1,0 +1,14 @@
+"""Where the records of a read are, for the other extension modules; see log_span.pyx."""
+
+from libc.stdint cimport int64_t
+
+# What a log has for a reader.
+cdef struct Span:
+    int64_t position
+    int64_t length
+    int descriptor
+    int64_t high_watermark
+    int64_t last_stable_offset
+    int64_t log_start_offset
+
+cdef object find_span(log, int64_t offset, int64_t bytes_max, bint is_committed, Span* span)
