@@ -1,7 +1,7 @@
 """What goes wrong on the command line, in one line that says what to do; and the exit codes.
 
-`app` prints the line and leaves with the code. Commands raise `CommandFailed`, the session raises
-`Unreachable`; other errors of Millstream come with a text of their own.
+`app` prints the line and leaves with the code. Commands raise `CommandFailed`; errors of the client
+library and of brokers come with a text of their own.
 """
 
 from __future__ import annotations
@@ -42,12 +42,6 @@ class UsageFault(CommandFailed):
     """An argument cannot be used."""
 
     exit_code = ExitCode.USAGE
-
-
-class Unreachable(CommandFailed):
-    """No broker answered."""
-
-    exit_code = ExitCode.UNREACHABLE
 
 
 def nearest(wrong: str, known: Iterable[str]) -> str:

@@ -15,20 +15,22 @@ from millstream.cli.group_view import (
     EMPTY,
     GROUP_STATES,
     GroupType,
-    delete_groups,
     list_groups,
     no_such_group,
+    owners,
 )
 from millstream.cli.output import counted, note, show_facts, show_json, show_rows
 from millstream.errors import GroupIdNotFound, NonEmptyGroup
+from millstream.network.endpoint import host_and_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from millstream.cli.cluster_view import BrokerView
-    from millstream.cli.group_offsets import Committed
-    from millstream.cli.group_view import GroupView, ListedGroup, MemberView
-    from millstream.cli.message_session import Session
+    from millstream.cli.session import Session
+    from millstream.client.admin.cluster import BrokerDescription
+    from millstream.client.admin.group_descriptions import GroupDescription, MemberDescription
+    from millstream.client.admin.groups import GroupListing
+    from millstream.client.groups import OffsetAndMetadata
     from millstream.types import TopicPartition
 
 _LEAVE: Final = "stop its consumers first; one that died is given up after its session timeout"
@@ -48,7 +50,7 @@ def choose_states(wanted: Iterable[str]) -> list[str]:
     return [known[each.lower()] for each in wanted]
 
 
-def show_listed(found: Sequence[ListedGroup], nothing: str, *, as_json: bool) -> None:
+def show_listed(found: Sequence[GroupListing], nothing: str, *, as_json: bool) -> None:
     """A list of groups, or a sentence if there are none."""
     rows = [
         {
@@ -67,11 +69,11 @@ def show_listed(found: Sequence[ListedGroup], nothing: str, *, as_json: bool) ->
     show_rows(rows, headings, as_json=as_json)
 
 
-def group_facts(view: GroupView, brokers: Mapping[int, BrokerView]) -> dict[str, Any]:
+def group_facts(view: GroupDescription, brokers: Mapping[int, BrokerDescription]) -> dict[str, Any]:
     """What is true of a group as a whole."""
     facts: dict[str, Any] = {
         "group": view.group_id,
-        "type": str(view.type),
+        "type": view.type,
         "state": view.state,
         "protocol_type": view.protocol_type or None,
         "assignor": view.assignor or None,
@@ -80,23 +82,24 @@ def group_facts(view: GroupView, brokers: Mapping[int, BrokerView]) -> dict[str,
     }
     if view.epoch is not None:
         facts |= {"epoch": view.epoch, "assignment_epoch": view.assignment_epoch}
-    if view.coordinator in brokers:
-        facts["coordinator_address"] = str(brokers[view.coordinator].address)
+    found = None if view.coordinator is None else brokers.get(view.coordinator)
+    if found is not None:
+        facts["coordinator_address"] = host_and_port(found.host, found.port)
     return facts
 
 
 def partition_rows(
-    view: GroupView,
-    committed: Mapping[TopicPartition, Committed],
-    ends: Mapping[TopicPartition, int],
+    view: GroupDescription,
+    committed: Mapping[TopicPartition, OffsetAndMetadata],
+    ends: Mapping[TopicPartition, int | None],
 ) -> list[dict[str, Any]]:
     """Every partition that the group has read, or that a member of it has now."""
-    owners = view.owners()
+    owned = owners(view)
     rows = []
-    for place in sorted(committed.keys() | owners.keys()):
+    for place in sorted(committed.keys() | owned.keys()):
         offset = committed[place].offset if place in committed else None
         end = ends.get(place)
-        owner = owners.get(place)
+        owner = owned.get(place)
         rows.append(
             {
                 "topic": place.topic,
@@ -106,8 +109,8 @@ def partition_rows(
                 "lag": None if offset is None or end is None else end - offset,
                 "member": owner.member_id if owner else None,
                 "client": owner.client_id if owner else None,
-                "host": owner.host if owner else None,
-                "metadata": committed[place].metadata if place in committed else None,
+                "host": owner.host.lstrip("/") if owner else None,
+                "metadata": committed[place].metadata or None if place in committed else None,
             }
         )
     return rows
@@ -145,7 +148,7 @@ def show_groups(
             note("no offsets, and nothing assigned", as_json=False)
 
 
-def show_members(view: GroupView, *, as_json: bool) -> None:
+def show_members(view: GroupDescription, *, as_json: bool) -> None:
     """Who they are, where they run, what each one reads."""
     rows = [_member_row(each) for each in view.members]
     if as_json:
@@ -168,7 +171,7 @@ def show_members(view: GroupView, *, as_json: bool) -> None:
     shown = [
         row
         | {
-            "assigned": show_places(member.assigned),
+            "assigned": show_places(member.assignment),
             "target": _pending(member),
         }
         for row, member in zip(rows, view.members, strict=True)
@@ -185,13 +188,13 @@ def show_places(places: Iterable[TopicPartition]) -> str | None:
     return " ".join(parts) or None
 
 
-def require_no_members(group_id: str, view: GroupView | None) -> None:
+def require_no_members(group_id: str, view: GroupDescription | None) -> None:
     """Fail while somebody reads: the group would not notice, and commit over it."""
     if view is not None and (view.members or view.state not in (EMPTY, DEAD)):
         raise has_members(group_id, view)
 
 
-def has_members(group_id: str, view: GroupView | None = None) -> CommandFailed:
+def has_members(group_id: str, view: GroupDescription | None = None) -> CommandFailed:
     """What to say of a group that is in use."""
     who = "members" if view is None else f"{counted(len(view.members), 'member')} ({view.state})"
     return CommandFailed(f"{group_id!r} has {who}; {_LEAVE}")
@@ -210,11 +213,11 @@ def delete_chosen(
             raise no_such_group(session, each, types)
         if each in there and listed[each].state not in ("", EMPTY, DEAD):
             raise CommandFailed(f"{each!r} is in use ({listed[each].state}); {_LEAVE}")
-    for name, error in delete_groups(session, there).items():
+    for name, error in session.admin.delete_groups(there).errors.items():
         if isinstance(error, NonEmptyGroup):
             raise has_members(name)
         # A group that is gone by now is what was asked for.
-        if error is not None and not isinstance(error, GroupIdNotFound):
+        if not isinstance(error, GroupIdNotFound):
             raise error
     return [{"group": each, "deleted": each in there} for each in wanted]
 
@@ -228,19 +231,20 @@ def show_deleted(rows: Iterable[Mapping[str, Any]], *, as_json: bool) -> None:
         note(f"{row['group']}: {'deleted' if row['deleted'] else 'was not there'}", as_json=False)
 
 
-def _member_row(member: MemberView) -> dict[str, Any]:
+def _member_row(member: MemberDescription) -> dict[str, Any]:
+    target = member.target_assignment
     return {
         "member": member.member_id,
         "instance": member.instance_id,
         "client": member.client_id,
-        "host": member.host,
-        "rack": member.rack,
+        "host": member.host.lstrip("/"),
+        "rack": member.rack_id,
         "epoch": member.epoch,
-        "subscribed": list(member.subscribed),
-        "pattern": member.pattern,
-        "partitions": len(member.assigned),
-        "assigned": _by_topic(member.assigned),
-        "target": None if member.target is None else _by_topic(member.target),
+        "subscribed": sorted(member.subscribed_topics),
+        "pattern": member.subscribed_pattern,
+        "partitions": len(member.assignment),
+        "assigned": _by_topic(member.assignment),
+        "target": None if target is None else _by_topic(target),
     }
 
 
@@ -251,10 +255,11 @@ def _short(member_id: str | None) -> str | None:
     return f"…{member_id[-_SHORT_ID_TAIL:]}"
 
 
-def _pending(member: MemberView) -> str | None:
-    if member.target is None or member.target == member.assigned:
+def _pending(member: MemberDescription) -> str | None:
+    target = member.target_assignment
+    if target is None or target == member.assignment:
         return None
-    return show_places(member.target) or "nothing"
+    return show_places(target) or "nothing"
 
 
 def _by_topic(places: Iterable[TopicPartition]) -> dict[str, list[int]]:

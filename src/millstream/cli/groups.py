@@ -8,9 +8,7 @@ import typer
 
 from millstream.cli.faults import CommandFailed, UsageFault
 from millstream.cli.group_offsets import (
-    commit_offsets,
     committed_offsets,
-    delete_offsets,
     end_offsets,
 )
 from millstream.cli.group_text import (
@@ -32,14 +30,15 @@ from millstream.cli.group_view import (
     find_groups,
     list_groups,
     no_such_group,
+    owners,
 )
-from millstream.cli.message_session import open_session
 from millstream.cli.offset_reset import TargetOptions, choose_places, parse_places, plan_offsets
 from millstream.cli.options import (
     DEFAULT_BOOTSTRAP,
     DEFAULT_TIMEOUT_S,
     AsJson,
     Bootstrap,
+    Environment,
     Timeout,
     complete_groups,
     new_family,
@@ -64,6 +63,7 @@ from millstream.cli.reset_command import (
     require_one_output,
     show_plan,
 )
+from millstream.cli.session import open_session
 from millstream.errors import (
     GroupIdNotFound,
     GroupSubscribedToTopic,
@@ -75,8 +75,8 @@ from millstream.errors import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from millstream.cli.group_view import GroupView
-    from millstream.cli.message_session import Session
+    from millstream.cli.session import Session
+    from millstream.client.admin.group_descriptions import GroupDescription
     from millstream.types import TopicPartition
 
 family = new_family("Consumer groups: who reads, how far, and from where on.")
@@ -113,6 +113,7 @@ def list_all(
             help="Only those: classic, consumer, share or streams; repeatable.",
         ),
     ] = None,
+    environment: Environment = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
@@ -122,7 +123,7 @@ def list_all(
     Examples: `millstream groups list`, `millstream groups list --state empty --type consumer`
     """
     states = choose_states(state or ())
-    with open_session(bootstrap_server, timeout) as session:
+    with open_session(bootstrap_server, timeout, environment) as session:
         found = list_groups(session, states, kind or ())
     nothing = "no group is like that" if states or kind else "there are no groups"
     show_listed(found, nothing, as_json=as_json)
@@ -140,6 +141,7 @@ def describe(
         ),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="All groups of consumers.")] = False,
+    environment: Environment = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
@@ -150,16 +152,16 @@ def describe(
     """
     if bool(groups) == every:
         raise UsageFault("say which groups: GROUP…, or --all")
-    with open_session(bootstrap_server, timeout) as session:
+    with open_session(bootstrap_server, timeout, environment) as session:
         names = groups or [
             each.group_id for each in list_groups(session) if each.type in CONSUMER_TYPES
         ]
         views = _views(session, names, may_be_gone=every)
         committed = committed_offsets(session, views)
         places = {place for theirs in committed.values() for place in theirs}
-        places |= {place for view in views.values() for place in view.owners()}
+        places |= {place for view in views.values() for place in owners(view)}
         ends = end_offsets(session, places)
-        brokers = session.refresh().brokers
+        brokers = session.brokers()
     described = []
     for view in views.values():
         rows = partition_rows(view, committed.get(view.group_id, {}), ends)
@@ -170,6 +172,7 @@ def describe(
 @family.command("members")
 def members(
     group: Group,
+    environment: Environment = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
@@ -178,7 +181,7 @@ def members(
 
     Example: `millstream groups members readers`
     """
-    with open_session(bootstrap_server, timeout) as session:
+    with open_session(bootstrap_server, timeout, environment) as session:
         view = _views(session, [group])[group]
     show_members(view, as_json=as_json)
 
@@ -198,6 +201,7 @@ def reset_offsets(
     from_file: FromFile = None,
     execute: Execute = False,
     export: Export = False,
+    environment: Environment = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
@@ -216,9 +220,9 @@ def reset_offsets(
         to_earliest, to_latest, to_current, to_offset, to_time, by_duration, shift, from_file
     )
     require_one_output(export=export, as_json=as_json)
-    with open_session(bootstrap_server, timeout) as session:
+    with open_session(bootstrap_server, timeout, environment) as session:
         target = options.target(group, session.clock.wall_ms())
-        view = find_groups(session, [group]).get(group)
+        view = find_groups(session, [group], CONSUMER_TYPES).get(group)
         committed = committed_offsets(session, [group]).get(group, {})
         old = {place: each.offset for place, each in committed.items()}
         missing = None if view else no_such_group(session, group, CONSUMER_TYPES)
@@ -251,6 +255,7 @@ def delete(
     if_exists: Annotated[
         bool, typer.Option("--if-exists", help="A group that is not there is fine.")
     ] = False,
+    environment: Environment = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
@@ -259,7 +264,7 @@ def delete(
 
     Example: `millstream groups delete readers`
     """
-    with open_session(bootstrap_server, timeout) as session:
+    with open_session(bootstrap_server, timeout, environment) as session:
         rows = delete_chosen(session, groups, CONSUMER_TYPES, if_exists=if_exists)
     show_deleted(rows, as_json=as_json)
 
@@ -268,6 +273,7 @@ def delete(
 def delete_some_offsets(
     group: Group,
     topic: TopicsAt = None,
+    environment: Environment = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
@@ -278,12 +284,14 @@ def delete_some_offsets(
     """
     if not topic:
         raise UsageFault("say of what: --topic TOPIC, or --topic TOPIC:0,1")
-    with open_session(bootstrap_server, timeout) as session:
+    with open_session(bootstrap_server, timeout, environment) as session:
         _views(session, [group])
         places = [place for text in topic for place in parse_places(session, text)]
-        there = committed_offsets(session, [group])[group]
+        there = committed_offsets(session, [group]).get(group, {})
+        errors = session.admin.delete_group_offsets(group, places).errors
         rows = []
-        for place, error in delete_offsets(session, group, places).items():
+        for place in places:
+            error = errors.get(place)
             if isinstance(error, GroupSubscribedToTopic):
                 raise CommandFailed(
                     f"members of {group!r} read {place.topic!r} now; stop them first"
@@ -301,8 +309,8 @@ def delete_some_offsets(
 
 def _views(
     session: Session, names: list[str], *, may_be_gone: bool = False
-) -> dict[str, GroupView]:
-    views = find_groups(session, names)
+) -> dict[str, GroupDescription]:
+    views = find_groups(session, names, CONSUMER_TYPES)
     for name in names:
         if name not in views and not may_be_gone:
             raise no_such_group(session, name, CONSUMER_TYPES)
@@ -311,7 +319,7 @@ def _views(
 
 def _commit(session: Session, group: str, offsets: Mapping[TopicPartition, int]) -> None:
     try:
-        commit_offsets(session, group, offsets)
+        session.admin.alter_group_offsets(group, offsets).raise_first()
     except (UnknownMemberId, IllegalGeneration, GroupIdNotFound):
         # Somebody joined since it was looked at.
         raise has_members(group) from None

@@ -18,8 +18,9 @@ from millstream.cli.transaction_view import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from millstream.cli.message_session import Session
-    from millstream.cli.transaction_view import ProducerView, TransactionView
+    from millstream.cli.session import Session
+    from millstream.cli.transaction_view import ProducerView
+    from millstream.client.admin.transactions import TransactionDescription
     from millstream.types import TopicPartition
 
 
@@ -64,7 +65,9 @@ def _still_open(session: Session, found: list[HangingTransaction]) -> list[Hangi
     ]
 
 
-def find_owners(session: Session, producers: Sequence[ProducerView]) -> dict[int, TransactionView]:
+def find_owners(
+    session: Session, producers: Sequence[ProducerView]
+) -> dict[int, TransactionDescription]:
     """What the coordinators know about these producers, by producer id."""
     ids = sorted({each.producer_id for each in producers})
     if not ids:
@@ -74,7 +77,7 @@ def find_owners(session: Session, producers: Sequence[ProducerView]) -> dict[int
     return {each.producer_id: each for each in described.values()}
 
 
-def reason_to_hang(producer: ProducerView, owner: TransactionView | None) -> str | None:
+def reason_to_hang(producer: ProducerView, owner: TransactionDescription | None) -> str | None:
     """Why nobody will end a transaction; None if its coordinator will."""
     if owner is None:
         return "no coordinator knows the producer"

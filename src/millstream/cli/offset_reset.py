@@ -10,18 +10,17 @@ import csv
 import io
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from millstream.cli.faults import CommandFailed, UsageFault
 from millstream.cli.group_offsets import end_offsets
 from millstream.cli.times import parse_ago, parse_time, show_time
-from millstream.cli.topic_io import EARLIEST, LATEST
 from millstream.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from millstream.cli.message_session import Session
+    from millstream.cli.session import Session
 
 _CSV_FIELDS = ("topic", "partition", "offset")
 
@@ -30,8 +29,7 @@ _CSV_FIELDS = ("topic", "partition", "offset")
 class ResetTarget:
     """Where to: what one of the options said."""
 
-    end: int | None = None
-    """`EARLIEST` or `LATEST`."""
+    end: Literal["earliest", "latest"] | None = None
     offset: int | None = None
     timestamp: int | None = None
     shift: int | None = None
@@ -89,8 +87,9 @@ class TargetOptions:
             timestamp = parse_time(self.to_time, now_ms)
         elif self.by_duration is not None:
             timestamp = parse_ago(self.by_duration, now_ms)
-        end = EARLIEST if self.to_earliest else LATEST if self.to_latest else None
-        return ResetTarget(end, self.to_offset, timestamp, self.shift, self.to_current)
+        if self.to_earliest or self.to_latest:
+            return ResetTarget("earliest" if self.to_earliest else "latest")
+        return ResetTarget(None, self.to_offset, timestamp, self.shift, self.to_current)
 
 
 def choose_places(
@@ -131,11 +130,11 @@ def plan_offsets(
 ) -> list[PlannedOffset]:
     """Old and new offset of each partition. None is outside its log."""
     wanted = list(places)
-    starts = end_offsets(session, wanted, EARLIEST)
-    ends = end_offsets(session, wanted, LATEST)
+    starts = _known(end_offsets(session, wanted, "earliest"))
+    ends = _known(end_offsets(session, wanted, "latest"))
     times: dict[TopicPartition, int] = {}
     if target.timestamp is not None:
-        times = end_offsets(session, wanted, target.timestamp)
+        times = _known(end_offsets(session, wanted, target.timestamp))
     plan = []
     for place in wanted:
         if place not in starts or place not in ends:
@@ -184,8 +183,12 @@ def offsets_as_csv(plan: Iterable[PlannedOffset]) -> str:
 def _checked(session: Session, places: Iterable[TopicPartition]) -> list[TopicPartition]:
     found = sorted(set(places))
     for each in found:
-        session.topic(each.topic).partition(each.partition)
+        session.partition(each.topic, each.partition)
     return found
+
+
+def _known(offsets: Mapping[TopicPartition, int | None]) -> dict[TopicPartition, int]:
+    return {each: at for each, at in offsets.items() if at is not None}
 
 
 def _aim(
@@ -198,14 +201,14 @@ def _aim(
 ) -> tuple[int | None, str | None]:
     """Where a partition is to go, before its log is looked at."""
     if target.end is not None:
-        return (start if target.end == EARLIEST else end), None
+        return (start if target.end == "earliest" else end), None
     if target.offset is not None:
         return target.offset, None
     if target.by_partition is not None:
         new = target.by_partition.get(place)
         return new, None if new is not None else "is not in the file"
     if target.timestamp is not None:
-        if (found := times.get(place, -1)) >= 0:
+        if (found := times.get(place)) is not None:
             return found, None
         return end, f"no record since {show_time(target.timestamp)}: the end"
     if old is None:

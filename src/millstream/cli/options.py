@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from millstream.cli.faults import UsageFault
-from millstream.cli.message_session import Session, open_session
 
 if TYPE_CHECKING:
-    from millstream.cli.session import Session as AdminSession
+    from millstream.cli.session import Session
 
 BOOTSTRAP_VARIABLE: Final = "MILLSTREAM_BOOTSTRAP_SERVER"
 DEFAULT_BOOTSTRAP: Final = "localhost:9092"
@@ -22,7 +21,7 @@ _COMPLETION_TIMEOUT_S: Final = 1.0
 
 def complete_topics(context: typer.Context, incomplete: str) -> Iterator[str]:
     """Topic names for the shell; none if the cluster does not answer at once."""
-    yield from _complete_by_admin(context, incomplete, lambda session: session.topics())
+    yield from _complete(context, incomplete, lambda session: session.topics())
 
 
 def complete_groups(context: typer.Context, incomplete: str) -> Iterator[str]:
@@ -38,12 +37,12 @@ def complete_groups(context: typer.Context, incomplete: str) -> Iterator[str]:
 
 def complete_share_groups(context: typer.Context, incomplete: str) -> Iterator[str]:
     """Likewise, ids of share groups."""
-    from millstream.cli.group_view import GroupType, list_groups
+    from millstream.cli.group_view import SHARE_TYPES, list_groups
 
     yield from _complete(
         context,
         incomplete,
-        lambda session: [each.group_id for each in list_groups(session, (), (GroupType.SHARE,))],
+        lambda session: [each.group_id for each in list_groups(session, (), SHARE_TYPES)],
     )
 
 
@@ -63,23 +62,14 @@ def complete_transactional_ids(context: typer.Context, incomplete: str) -> Itera
 def _complete(
     context: typer.Context, incomplete: str, names: Callable[[Session], Iterable[str]]
 ) -> Iterator[str]:
-    bootstrap = str(context.params.get("bootstrap_server") or DEFAULT_BOOTSTRAP)
-    # A shell that completes must never show an error instead.
-    with suppress(Exception), open_session(bootstrap, _COMPLETION_TIMEOUT_S) as session:
-        yield from (each for each in names(session) if each.startswith(incomplete))
-
-
-def _complete_by_admin(
-    context: typer.Context, incomplete: str, names: Callable[[AdminSession], Iterable[str]]
-) -> Iterator[str]:
-    from millstream.cli.session import open_session as open_admin_session
+    from millstream.cli.session import open_session
 
     bootstrap = str(context.params.get("bootstrap_server") or DEFAULT_BOOTSTRAP)
     environment = context.params.get("environment")
     # A shell that completes must never show an error instead.
     with (
         suppress(Exception),
-        open_admin_session(bootstrap, _COMPLETION_TIMEOUT_S, environment) as session,
+        open_session(bootstrap, _COMPLETION_TIMEOUT_S, environment) as session,
     ):
         yield from (each for each in names(session) if each.startswith(incomplete))
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from millstream.cli.faults import CommandFailed, UsageFault
-from millstream.cli.group_offsets import end_offsets
+from millstream.cli.group_offsets import end_offsets, share_offsets
 from millstream.cli.group_text import (
     choose_states,
     delete_chosen,
@@ -20,14 +20,14 @@ from millstream.cli.group_text import (
     show_members,
     total_lag,
 )
-from millstream.cli.group_view import GroupType, find_share_groups, list_groups, no_such_group
-from millstream.cli.message_session import open_session
+from millstream.cli.group_view import SHARE_TYPES, find_groups, list_groups, no_such_group
 from millstream.cli.offset_reset import TargetOptions, choose_places, plan_offsets
 from millstream.cli.options import (
     DEFAULT_BOOTSTRAP,
     DEFAULT_TIMEOUT_S,
     AsJson,
     Bootstrap,
+    Environment,
     Timeout,
     complete_share_groups,
     complete_topics,
@@ -53,15 +53,15 @@ from millstream.cli.reset_command import (
     require_one_output,
     show_plan,
 )
-from millstream.cli.share_offsets import delete_share_offsets, set_share_offsets, share_offsets
+from millstream.cli.session import open_session
 from millstream.errors import NonEmptyGroup, UnknownTopicOrPartition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from millstream.cli.group_view import GroupView
-    from millstream.cli.message_session import Session
-    from millstream.cli.share_offsets import ShareOffset
+    from millstream.cli.session import Session
+    from millstream.client.admin.group_descriptions import GroupDescription
+    from millstream.client.admin.group_offsets import ShareOffset
     from millstream.types import TopicPartition
 
 family = new_family("Share groups: consumers that take records of the same partitions by turns.")
@@ -75,7 +75,7 @@ Group = Annotated[
         callback=require_ids,
     ),
 ]
-_TYPES = (GroupType.SHARE,)
+_TYPES = SHARE_TYPES
 _COLUMNS = {
     "topic": "TOPIC",
     "partition": "PARTITION",
@@ -91,6 +91,7 @@ def list_all(
         list[str] | None,
         typer.Option("--state", metavar="STATE", help="Only those: Stable, Empty; repeatable."),
     ] = None,
+    environment: Environment = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
@@ -100,7 +101,7 @@ def list_all(
     Example: `millstream share-groups list --state empty`
     """
     states = choose_states(state or ())
-    with open_session(bootstrap_server, timeout) as session:
+    with open_session(bootstrap_server, timeout, environment) as session:
         found = list_groups(session, states, _TYPES)
     nothing = "no share group is like that" if states else "there are no share groups"
     show_listed(found, nothing, as_json=as_json)
@@ -118,6 +119,7 @@ def describe(
         ),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="All share groups.")] = False,
+    environment: Environment = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
@@ -131,12 +133,12 @@ def describe(
     """
     if bool(groups) == every:
         raise UsageFault("say which share groups: GROUP…, or --all")
-    with open_session(bootstrap_server, timeout) as session:
+    with open_session(bootstrap_server, timeout, environment) as session:
         names = groups or [each.group_id for each in list_groups(session, (), _TYPES)]
         views = _views(session, names, may_be_gone=every)
         offsets = share_offsets(session, views)
         ends = end_offsets(session, {place for each in offsets.values() for place in each})
-        brokers = session.refresh().brokers
+        brokers = session.brokers()
     described = []
     for view in views.values():
         rows = _rows(offsets.get(view.group_id, {}), ends)
@@ -147,6 +149,7 @@ def describe(
 @family.command("members")
 def members(
     group: Group,
+    environment: Environment = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
@@ -155,7 +158,7 @@ def members(
 
     Example: `millstream share-groups members workers`
     """
-    with open_session(bootstrap_server, timeout) as session:
+    with open_session(bootstrap_server, timeout, environment) as session:
         view = _views(session, [group])[group]
     show_members(view, as_json=as_json)
 
@@ -175,6 +178,7 @@ def reset_offsets(
     from_file: FromFile = None,
     execute: Execute = False,
     export: Export = False,
+    environment: Environment = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
@@ -191,18 +195,18 @@ def reset_offsets(
         to_earliest, to_latest, to_current, to_offset, to_time, by_duration, shift, from_file
     )
     require_one_output(export=export, as_json=as_json)
-    with open_session(bootstrap_server, timeout) as session:
+    with open_session(bootstrap_server, timeout, environment) as session:
         target = options.target(group, session.clock.wall_ms())
         view = _views(session, [group])[group]
         known = share_offsets(session, [group]).get(group, {})
-        old = {place: each.start for place, each in known.items() if each.start is not None}
+        old = {place: at for place, each in known.items() if (at := each.start_offset) is not None}
         places = choose_places(session, topic, all_topics, known, target)
         plan = plan_offsets(session, places, old, target)
         require_changes(plan, group)
         if execute:
             require_no_members(group, view)
             try:
-                set_share_offsets(session, group, new_offsets(plan))
+                session.admin.alter_share_group_offsets(group, new_offsets(plan)).raise_first()
             except NonEmptyGroup:
                 raise has_members(group) from None
     show_plan(plan, group, is_done=execute, export=export, as_json=as_json)
@@ -224,6 +228,7 @@ def delete(
     if_exists: Annotated[
         bool, typer.Option("--if-exists", help="A group that is not there is fine.")
     ] = False,
+    environment: Environment = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
@@ -232,7 +237,7 @@ def delete(
 
     Example: `millstream share-groups delete workers`
     """
-    with open_session(bootstrap_server, timeout) as session:
+    with open_session(bootstrap_server, timeout, environment) as session:
         rows = delete_chosen(session, groups, _TYPES, if_exists=if_exists)
     show_deleted(rows, as_json=as_json)
 
@@ -250,6 +255,7 @@ def delete_some_offsets(
             autocompletion=complete_topics,
         ),
     ] = None,
+    environment: Environment = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
@@ -260,19 +266,16 @@ def delete_some_offsets(
     """
     if not topic:
         raise UsageFault("say of what: --topic TOPIC")
-    with open_session(bootstrap_server, timeout) as session:
+    with open_session(bootstrap_server, timeout, environment) as session:
         require_no_members(group, _views(session, [group])[group])
-        rows = []
-        try:
-            forgotten = delete_share_offsets(session, group, topic)
-        except NonEmptyGroup:
-            raise has_members(group) from None
-        for name, error in forgotten.items():
+        names = list(dict.fromkeys(topic))
+        for name, error in session.admin.delete_share_group_offsets(group, names).errors.items():
+            if isinstance(error, NonEmptyGroup):
+                raise has_members(group)
             if isinstance(error, UnknownTopicOrPartition):
                 raise CommandFailed(f"{group!r} has no offsets in {name!r}")
-            if error is not None:
-                raise error
-            rows.append({"topic": name, "deleted": True})
+            raise error
+        rows = [{"topic": name, "deleted": True} for name in names]
     if as_json:
         show_json(rows)
     for row in rows:
@@ -281,8 +284,8 @@ def delete_some_offsets(
 
 def _views(
     session: Session, names: list[str], *, may_be_gone: bool = False
-) -> dict[str, GroupView]:
-    views = find_share_groups(session, names)
+) -> dict[str, GroupDescription]:
+    views = find_groups(session, names, _TYPES)
     for name in names:
         if name not in views and not may_be_gone:
             raise no_such_group(session, name, _TYPES)
@@ -290,13 +293,13 @@ def _views(
 
 
 def _rows(
-    offsets: Mapping[TopicPartition, ShareOffset], ends: Mapping[TopicPartition, int]
+    offsets: Mapping[TopicPartition, ShareOffset], ends: Mapping[TopicPartition, int | None]
 ) -> list[dict[str, Any]]:
     return [
         {
             "topic": place.topic,
             "partition": place.partition,
-            "start": each.start,
+            "start": each.start_offset,
             "end": ends.get(place),
             "lag": each.lag,
         }

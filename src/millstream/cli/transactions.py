@@ -9,7 +9,6 @@ import typer
 from millstream.cli.faults import CommandFailed, UsageFault, nearest
 from millstream.cli.group_text import show_places
 from millstream.cli.hanging import find_hanging, find_owners, reason_to_hang
-from millstream.cli.message_session import open_session
 from millstream.cli.offset_reset import parse_places
 from millstream.cli.options import (
     DEFAULT_BOOTSTRAP,
@@ -24,6 +23,7 @@ from millstream.cli.options import (
     require_ids,
 )
 from millstream.cli.output import is_confirmed, note, show_facts, show_json, show_rows
+from millstream.cli.session import open_session
 from millstream.cli.times import DURATION_SYNTAX, parse_duration, show_duration, show_time
 from millstream.cli.transaction_view import (
     OPEN_STATES,
@@ -40,8 +40,9 @@ from millstream.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from millstream.cli.message_session import Session
-    from millstream.cli.transaction_view import ProducerView, TransactionView
+    from millstream.cli.session import Session
+    from millstream.cli.transaction_view import ProducerView
+    from millstream.client.admin.transactions import TransactionDescription
 
 family = new_family("Transactions: which are open, whose they are, and ending those that hang.")
 
@@ -309,10 +310,9 @@ def _choose_states(wanted: Iterable[str]) -> list[str]:
 
 
 def _places(session: Session, topic: str, partition: int | None) -> list[TopicPartition]:
-    view = session.topic(topic)
     if partition is None:
-        return [TopicPartition(topic, each.index) for each in view.partitions]
-    return [TopicPartition(topic, view.partition(partition).index)]
+        return [TopicPartition(topic, each.index) for each in session.topic(topic).partitions]
+    return [TopicPartition(topic, session.partition(topic, partition).index)]
 
 
 def _search_places(
@@ -321,15 +321,14 @@ def _search_places(
     """Where to look; partitions without a leader only if they were named."""
     if topics:
         chosen = {place for text in topics for place in parse_places(session, text)}
-    cluster = session.refresh()
-    if broker is not None and broker not in cluster.brokers:
-        known = ", ".join(map(str, sorted(cluster.brokers)))
+    if broker is not None and broker not in (brokers := session.brokers()):
+        known = ", ".join(map(str, sorted(brokers)))
         raise CommandFailed(f"there is no broker {broker}; there are {known}")
     led = {
-        TopicPartition(topic.name, each.index): each.leader_id
-        for topic in cluster.topics.values()
+        TopicPartition(topic.name, each.index): each.leader
+        for topic in session.topics().values()
         for each in topic.partitions
-        if each.leader_id >= 0
+        if each.leader is not None
     }
     if not topics:
         chosen = set(led)
@@ -342,9 +341,9 @@ def _no_such_transaction(session: Session, transactional_id: str) -> CommandFail
     return CommandFailed(f"there is no transactional id {transactional_id!r}{hint}")
 
 
-def _transaction_facts(view: TransactionView, now_ms: int) -> dict[str, Any]:
+def _transaction_facts(view: TransactionDescription, now_ms: int) -> dict[str, Any]:
     by_topic: dict[str, list[int]] = {}
-    for each in view.partitions:
+    for each in sorted(view.partitions):
         by_topic.setdefault(each.topic, []).append(each.partition)
     return {
         "transactional_id": view.transactional_id,
@@ -353,9 +352,9 @@ def _transaction_facts(view: TransactionView, now_ms: int) -> dict[str, Any]:
         "producer_epoch": view.producer_epoch,
         "coordinator": view.coordinator,
         "timeout_ms": view.timeout_ms,
-        "start_time": None if view.start_ms is None else show_time(view.start_ms),
-        "open_ms": max(0, now_ms - view.start_ms)
-        if view.start_ms is not None and view.state in OPEN_STATES
+        "start_time": show_time(view.started_ms) if view.started_ms else None,
+        "open_ms": max(0, now_ms - view.started_ms)
+        if view.started_ms and view.state in OPEN_STATES
         else None,
         "partitions": by_topic,
     }

@@ -30,7 +30,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeGroups:
     for partition in (0, 1):
         cluster.append(partition, *[b"x"] * 5, timestamp=1000)
         cluster.append(partition, *[b"y"] * 5, timestamp=5000)
-    monkeypatch.setattr(module, "open_session", lambda *_: cluster.message_session())
+    monkeypatch.setattr(module, "open_session", lambda *_: cluster.session())
     return cluster
 
 

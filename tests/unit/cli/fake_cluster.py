@@ -1,17 +1,16 @@
-"""A cluster in memory for the session: one broker, one topic, answers made by hand."""
+"""A cluster in memory for clients: one broker, one topic, answers made by hand."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from millstream.cli.connection import Address, FeatureLevel, Sent
-from millstream.cli.message_session import Session as MessageSession
 from millstream.cli.session import Session
-from millstream.clock import SystemClock
+from millstream.client.addresses import Address
 from millstream.errors import BrokerUnreachable, OffsetOutOfRange, UnknownTopicOrPartition
-from millstream.protocol.api import API_BY_KEY
 from millstream.protocol.messages import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
     FetchRequest,
     FetchResponse,
     ListOffsetsRequest,
@@ -19,6 +18,7 @@ from millstream.protocol.messages import (
     MetadataRequest,
     MetadataResponse,
 )
+from millstream.protocol.messages.describe_cluster import DescribeClusterBroker
 from millstream.protocol.messages.fetch import (
     AbortedTransaction,
     FetchableTopicResponse,
@@ -40,23 +40,16 @@ from tests.unit.cli.memory_selector import PLACES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from millstream.protocol.api import ApiKey
     from millstream.protocol.message import Message
-
-R = TypeVar("R", bound="Message")
 
 TOPIC = "orders"
 
 
 class FakeCluster:
-    """What one broker has; also the connection to it."""
+    """What one broker has."""
 
     address = Address("broker", 9092)
     topic_id = Uuid(b"orders-topic-id-")
-    features: tuple[FeatureLevel, ...] = (
-        FeatureLevel("metadata.version", 30, 7, 30),
-        FeatureLevel("share.version", 0, 0, 1),
-    )
 
     def __init__(self, partitions: int = 1) -> None:
         self.logs: list[list[RecordBatch]] = [[] for _ in range(partitions)]
@@ -67,8 +60,6 @@ class FakeCluster:
         self.errors: dict[type[Message], list[Exception]] = defaultdict(list)
         """What the next calls raise instead of an answer, by request."""
         self.requests: list[Message] = []
-        self.connect_count = 0
-        self._answers: list[Message] = []
 
     def session(self, *, timeout_s: float = 5.0) -> Session:
         """A session with it."""
@@ -83,16 +74,6 @@ class FakeCluster:
             errors.pop(0)
             return None
         return self._answer(request)
-
-    def message_session(self, *, timeout_ms: int = 1000) -> MessageSession:
-        """A session of messages with it, whose pauses take no time."""
-        return MessageSession(
-            [self.address],
-            timeout_ms=timeout_ms,
-            clock=SystemClock(),
-            connect=self._connect,
-            sleep=lambda ms: None,
-        )
 
     def append(
         self,
@@ -120,39 +101,19 @@ class FakeCluster:
         log = self.logs[partition]
         return log[-1].next_offset if log else self.starts[partition]
 
-    # The connection.
-
-    def _connect(self, address: Address, timeout_ms: int) -> FakeCluster:
-        self.connect_count += 1
-        return self
-
-    def call(self, request: Message, response: type[R], timeout_ms: int) -> R:
-        return self.receive(self.send(request, timeout_ms), response, timeout_ms)
-
-    def send(self, request: Message, timeout_ms: int) -> Sent:
-        self.requests.append(request)
-        if self.errors[type(request)]:
-            raise self.errors[type(request)].pop(0)
-        self._answers.append(self._answer(request))
-        return Sent(API_BY_KEY[request.KEY], 0, 0)
-
-    def receive(self, sent: Sent, response: type[R], timeout_ms: int) -> R:
-        answer = self._answers.pop(0)
-        assert isinstance(answer, response)
-        return answer
-
-    def offers(self, api: ApiKey) -> bool:
-        return True
-
-    def close(self) -> None:
-        self._answers.clear()
-
     # The broker.
 
     def _answer(self, request: Message) -> Message:
         match request:
             case MetadataRequest(topics=topics):
                 return self._metadata(None if topics is None else [each.name for each in topics])
+            case DescribeClusterRequest():
+                broker = DescribeClusterBroker(
+                    broker_id=1, host=self.address.host, port=self.address.port
+                )
+                return DescribeClusterResponse(
+                    cluster_id="cluster", controller_id=1, brokers=[broker]
+                )
             case ListOffsetsRequest(topics=[topic]):
                 found = [
                     self._list_offset(each.partition_index, each.timestamp)

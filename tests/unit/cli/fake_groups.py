@@ -30,8 +30,11 @@ from millstream.protocol.messages import (
     OffsetDeleteResponse,
     OffsetFetchRequest,
     OffsetFetchResponse,
+    ShareGroupDescribeRequest,
+    ShareGroupDescribeResponse,
     consumer_group_describe,
     describe_groups,
+    share_group_describe,
 )
 from millstream.protocol.messages.consumer_group_describe import (
     Assignment,
@@ -92,12 +95,26 @@ class FakeGroups(FakeCluster):
         match request:
             case FindCoordinatorRequest(coordinator_keys=keys):
                 code = self._code(request)
-                found = [Coordinator(key=key, node_id=1, error_code=code) for key in keys]
+                found = [
+                    Coordinator(
+                        key=key, node_id=1, host=self.address.host, port=9092, error_code=code
+                    )
+                    for key in keys
+                ]
                 return FindCoordinatorResponse(coordinators=found)
             case ListGroupsRequest():
                 return self._list(request)
             case ConsumerGroupDescribeRequest(group_ids=names):
                 return ConsumerGroupDescribeResponse(groups=[self._modern(each) for each in names])
+            case ShareGroupDescribeRequest(group_ids=names):
+                return ShareGroupDescribeResponse(
+                    groups=[
+                        share_group_describe.DescribedGroup(
+                            group_id=each, error_code=GroupIdNotFound.code
+                        )
+                        for each in names
+                    ]
+                )
             case DescribeGroupsRequest(groups=names):
                 return DescribeGroupsResponse(groups=[self._classic(each) for each in names])
             case OffsetFetchRequest(groups=groups):
@@ -172,15 +189,14 @@ class FakeGroups(FakeCluster):
             OffsetFetchResponsePartitions(partition_index=index, committed_offset=offset)
             for index, offset in self.groups[name].offsets.items()
         ]
-        # As version 10 has it: no name, and the id of the topic.
-        topics = [OffsetFetchResponseTopics(topic_id=self.topic_id, partitions=partitions)]
+        topics = [OffsetFetchResponseTopics(name=TOPIC, partitions=partitions)]
         return OffsetFetchResponseGroup(group_id=name, topics=topics)
 
     def _commit(self, request: OffsetCommitRequest) -> OffsetCommitResponse:
         group = self.groups.setdefault(request.group_id, FakeGroup())
         code = UnknownMemberId.code if group.is_reading else self._code(request)
         [topic] = request.topics
-        assert (topic.name, topic.topic_id) == (TOPIC, self.topic_id)
+        assert topic.name == TOPIC
         results = []
         for each in topic.partitions:
             if not code:
@@ -188,7 +204,9 @@ class FakeGroups(FakeCluster):
             results.append(
                 OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
             )
-        return OffsetCommitResponse(topics=[OffsetCommitResponseTopic(partitions=results)])
+        return OffsetCommitResponse(
+            topics=[OffsetCommitResponseTopic(name=TOPIC, partitions=results)]
+        )
 
     def _delete(self, name: str, code: int) -> DeletableGroupResult:
         if self.groups[name].is_reading:

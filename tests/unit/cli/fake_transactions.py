@@ -62,7 +62,10 @@ class FakeTransactions(FakeCluster):
     def _answer(self, request: Message) -> Message:
         match request:
             case FindCoordinatorRequest(coordinator_keys=keys):
-                found = [Coordinator(key=key, node_id=1) for key in keys]
+                found = [
+                    Coordinator(key=key, node_id=1, host=self.address.host, port=9092)
+                    for key in keys
+                ]
                 return FindCoordinatorResponse(coordinators=found)
             case ListTransactionsRequest(transactional_id_pattern="("):
                 return ListTransactionsResponse(error_code=InvalidRegularExpression.code)

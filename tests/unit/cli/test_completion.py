@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from millstream.cli import options
-from millstream.cli.faults import Unreachable
+from millstream.errors import BootstrapFailed
 from tests.unit.cli.fake_cluster import TOPIC
 from tests.unit.cli.fake_groups import FakeGroup, FakeGroups
 from tests.unit.cli.fake_transactions import FakeTransaction, FakeTransactions
@@ -53,7 +53,6 @@ def test_names_of_the_right_kind_are_offered(
     expected: list[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(options, "open_session", lambda *_: cluster().message_session())
     monkeypatch.setattr("millstream.cli.session.open_session", lambda *_: cluster().session())
 
     assert list(complete(CONTEXT, "ord")) == expected
@@ -61,8 +60,8 @@ def test_names_of_the_right_kind_are_offered(
 
 def test_a_shell_that_completes_never_shows_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
-        raise Unreachable("nobody is there")
+        raise BootstrapFailed("nobody is there")
 
-    monkeypatch.setattr(options, "open_session", fail)
+    monkeypatch.setattr("millstream.cli.session.open_session", fail)
 
     assert list(options.complete_groups(CONTEXT, "")) == []

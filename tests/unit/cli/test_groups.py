@@ -15,7 +15,6 @@ from millstream.errors import (
     UnsupportedVersion,
 )
 from millstream.protocol.messages import (
-    ConsumerGroupDescribeRequest,
     DeleteGroupsRequest,
     FindCoordinatorRequest,
     ListGroupsRequest,
@@ -216,10 +215,6 @@ def test_where_the_consumer_protocol_is_off_all_groups_are_classic(
     )
 
     assert as_json(groups("describe", "readers", "--json"))[0]["type"] == "classic"
-    monkeypatch.setattr(cluster, "offers", lambda api: False)
-    cluster.requests.clear()
-    groups("describe", "readers")
-    assert not any(isinstance(each, ConsumerGroupDescribeRequest) for each in cluster.requests)
 
 
 def test_groups_are_deleted_all_or_none(groups: Run, cluster: FakeGroups) -> None:

@@ -32,7 +32,7 @@ def cluster(workers: FakeGroup, monkeypatch: pytest.MonkeyPatch) -> FakeShareGro
     for partition in (0, 1):
         cluster.append(partition, *[b"x"] * 10)
     cluster.groups = {"workers": workers, "readers": FakeGroup()}
-    monkeypatch.setattr(module, "open_session", lambda *_: cluster.message_session())
+    monkeypatch.setattr(module, "open_session", lambda *_: cluster.session())
     return cluster
 
 

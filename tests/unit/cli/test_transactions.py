@@ -48,7 +48,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeTransactions:
         "billing-2": FakeTransaction(HEALTHY, epoch=2, partitions=[0, 1]),
         "billing-1": FakeTransaction(IDLE, "CompleteCommit"),
     }
-    monkeypatch.setattr(module, "open_session", lambda *_: cluster.message_session())
+    monkeypatch.setattr(module, "open_session", lambda *_: cluster.session())
     return cluster
 
 
