@@ -74,6 +74,8 @@ simulate: setup ## Run seeded simulations with faults: make simulate SEEDS=2000 
 	$(BIN)/python -m tests.simulation.raft.run --seeds $(SEEDS) --start $(START)
 	$(BIN)/python -m tests.simulation.coordinator.run --seeds $(SEEDS) --start $(START)
 	$(BIN)/python -m tests.simulation.producer.run --seeds $(SEEDS) --start $(START)
+	$(BIN)/python -m tests.simulation.clients.reading_run --seeds $(SEEDS) --start $(START)
+	$(BIN)/python -m tests.simulation.clients.transactions_run --seeds $(SEEDS) --start $(START)
 
 soak: setup ## Kill a writing process again and again: make soak ROUNDS=100
 	$(BIN)/python -m tests.integration.storage.kill --rounds $(ROUNDS)

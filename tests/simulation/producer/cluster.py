@@ -16,7 +16,7 @@ from millstream.errors import (
     OutOfOrderSequenceNumber,
     UnknownTopicOrPartition,
 )
-from millstream.protocol.api import API_BY_KEY, ApiKey
+from millstream.protocol.api import ApiKey
 from millstream.protocol.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -43,7 +43,10 @@ from millstream.records import RecordBatch
 from millstream.types import Uuid
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from millstream.protocol.message import Message
+    from tests.simulation.producer.network import Delayed
 
 TOPIC = "topic"
 TOPIC_ID = Uuid(b"topic-id".ljust(16, b"\1"))
@@ -71,18 +74,23 @@ class SimPartition:
     producers: dict[int, ProducerEntry] = field(default_factory=dict)
 
     def append(self, batch: RecordBatch, size_max: int) -> tuple[int, int]:
-        """(error code, base offset)."""
+        """(error code, base offset). What is written passes through `write`."""
         if batch.size > size_max:
             return MessageTooLarge.code, -1
         if batch.producer_id >= 0:
             found = self._check_numbers(batch)
             if found is not None:
                 return found
-        offset = len(self.values)
-        self.values += [record.value or b"" for record in batch.records()]
+        offset = self.write(batch)
         if batch.producer_id >= 0:
             self._remember(batch, offset)
         return 0, offset
+
+    def write(self, batch: RecordBatch) -> int:
+        """Keep the records of a batch; the offset of the first."""
+        offset = len(self.values)
+        self.values += [record.value or b"" for record in batch.records()]
+        return offset
 
     def _check_numbers(self, batch: RecordBatch) -> tuple[int, int] | None:
         entry = self.producers.get(batch.producer_id)
@@ -95,7 +103,7 @@ class SimPartition:
         for first, last, offset in entry.batches:
             if (batch.base_sequence, batch.last_sequence) == (first, last):
                 return 0, offset
-        expected = (entry.batches[-1][1] + 1) % SEQUENCES
+        expected = (entry.batches[-1][1] + 1) % SEQUENCES if entry.batches else 0
         return None if batch.base_sequence == expected else (OutOfOrderSequenceNumber.code, -1)
 
     def _remember(self, batch: RecordBatch, offset: int) -> None:
@@ -120,7 +128,7 @@ class SimCluster:
         self.hints = True
         self._next_producer_id = 1000
 
-    def handle(self, node: int, request: Message, version: int) -> Message:
+    def handle(self, node: int, request: Message, version: int) -> Message | Delayed:
         """A broker's answer."""
         match request:
             case ApiVersionsRequest():
@@ -184,6 +192,10 @@ class SimCluster:
             ],
         )
 
+    def check_batch(self, partition: SimPartition, batch: RecordBatch) -> int:
+        """The error code that a batch is refused with, whatever its number; 0 if it is not."""
+        return 0
+
     def _append(self, node: int, index: int, records: object) -> PartitionProduceResponse:
         if index >= len(self.partitions):
             return PartitionProduceResponse(index=index, error_code=UnknownTopicOrPartition.code)
@@ -198,7 +210,9 @@ class SimCluster:
         assert isinstance(records, bytes | memoryview)
         batch = RecordBatch(bytes(records))
         batch.check_crc()
-        code, offset = partition.append(batch, self.batch_bytes_max)
+        code, offset = self.check_batch(partition, batch), -1
+        if not code:
+            code, offset = partition.append(batch, self.batch_bytes_max)
         return PartitionProduceResponse(index=index, error_code=code, base_offset=offset)
 
     def move_leader(self, index: int, leader: int) -> None:
@@ -209,15 +223,15 @@ class SimCluster:
 
 
 def _versions() -> ApiVersionsResponse:
-    apis = [
-        API_BY_KEY[int(key)]
-        for key in (ApiKey.PRODUCE, ApiKey.METADATA, ApiKey.API_VERSIONS, ApiKey.INIT_PRODUCER_ID)
+    apis = (ApiKey.PRODUCE, ApiKey.METADATA, ApiKey.API_VERSIONS, ApiKey.INIT_PRODUCER_ID)
+    return ApiVersionsResponse(api_keys=offered(apis))
+
+
+def offered(apis: Iterable[ApiKey]) -> list[ApiVersion]:
+    """Every released version of some requests."""
+    return [
+        ApiVersion(
+            api_key=int(api), min_version=api.released.lowest, max_version=api.released.highest
+        )
+        for api in apis
     ]
-    return ApiVersionsResponse(
-        api_keys=[
-            ApiVersion(
-                api_key=int(api), min_version=api.released.lowest, max_version=api.released.highest
-            )
-            for api in apis
-        ]
-    )

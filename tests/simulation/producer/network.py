@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from millstream.network.client_selector import Connected, Disconnected, Received
 from millstream.protocol.frame import decode_request, encode_response
@@ -15,8 +15,16 @@ if TYPE_CHECKING:
 
     from millstream.clock import ManualClock
     from millstream.network.client_selector import SelectorEvent, StandingOrder
+    from millstream.protocol.message import Message
     from millstream.types import ReadableBuffer
     from tests.simulation.producer.cluster import SimCluster
+
+
+class Delayed(NamedTuple):
+    """An answer that a broker gives after a while."""
+
+    answer: Message
+    wait_ms: int
 
 
 class SimSelector:
@@ -71,8 +79,12 @@ class SimSelector:
             if fate < 1:
                 self._lose(connection_id)
                 return
+            wait_ms = 0
+            if isinstance(answer, Delayed):
+                answer, wait_ms = answer
             encoded = encode_response(answer, version, header.correlation_id)[4:]
-            self.at(self._in_order(connection_id), lambda: self._receive(connection_id, encoded))
+            back_ms = self._in_order(connection_id, wait_ms)
+            self.at(back_ms, lambda: self._receive(connection_id, encoded))
 
         self.at(arrival_ms, arrive)
 
@@ -122,10 +134,9 @@ class SimSelector:
     def _delay(self) -> int:
         return self._random.randint(0, self.delay_ms_max)
 
-    def _in_order(self, connection_id: int) -> int:
-        at_ms = max(
-            self._clock.monotonic_ms() + self._delay(), self._free_at_ms.get(connection_id, 0)
-        )
+    def _in_order(self, connection_id: int, wait_ms: int = 0) -> int:
+        soon_ms = self._clock.monotonic_ms() + wait_ms + self._delay()
+        at_ms = max(soon_ms, self._free_at_ms.get(connection_id, 0))
         self._free_at_ms[connection_id] = at_ms
         return at_ms
 

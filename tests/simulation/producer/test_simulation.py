@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
-from tests.simulation.producer.world import ProducerWorld
+from tests.simulation.producer.world import TWINS, ProducerWorld
+
+if TYPE_CHECKING:
+    from millstream.client.producer.record_accumulator import RecordAccumulator
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_no_record_is_lost_doubled_or_out_of_order_whatever_happens(seed: int) -> None:
-    ProducerWorld(seed).run()
+@pytest.mark.parametrize("twin", TWINS)
+@pytest.mark.parametrize("seed", range(40))
+def test_no_record_is_lost_doubled_or_out_of_order_whatever_happens(
+    seed: int, twin: type[RecordAccumulator]
+) -> None:
+    ProducerWorld(seed, twin).run()

@@ -8,24 +8,32 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.client.producer.config import ProducerConfig
 from millstream.client.producer.core import ProducerCore
+from millstream.client.producer.kernel import COMPILED
+from millstream.client.producer.native_accumulator import NativeAccumulator
 from millstream.client.producer.partition_queues import MemoryNotFree, TopicNotKnown
+from millstream.client.producer.record_accumulator import RecordAccumulator
 from millstream.clock import ManualClock
 from millstream.errors import DeliveryTimeout
 from tests.simulation.producer.cluster import TOPIC, SimCluster
 from tests.simulation.producer.network import SimSelector
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from millstream.client.producer.delivery import Delivery
 
 BUFFER_MEMORY = 64 * 1024
 
+TWINS = (RecordAccumulator, NativeAccumulator) if COMPILED else (RecordAccumulator,)
+"""The plain accumulator and the compiled one. The latter gives records the machine's timestamps,
+and without the sockets' thread has no express lanes; all else is in the simulation's time."""
+
 
 class ProducerWorld:
     """A producer that sends numbered records while things go wrong."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, twin: Callable[..., RecordAccumulator] | None = None) -> None:
+        """`twin` is the accumulator's class; without one, the seed chooses."""
         self.random = random = Random(seed)
         self.clock = ManualClock()
         self.cluster = SimCluster(
@@ -47,7 +55,11 @@ class ProducerWorld:
             compression_type=random.choice(["none", "none", "gzip"]),
         )
         self.core = ProducerCore(
-            self.config, selector=self.selector, clock=self.clock, random=Random(random.random())
+            self.config,
+            selector=self.selector,
+            clock=self.clock,
+            random=Random(random.random()),
+            accumulator=twin or TWINS[seed % len(TWINS)],
         )
         self.record_count = random.randint(50, 400)
         self.deliveries: list[tuple[bytes, Delivery]] = []

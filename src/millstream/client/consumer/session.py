@@ -37,6 +37,7 @@ from millstream.records.kernel import ArrowRecordsBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from random import Random
 
     from millstream.client.consumer.config import ConsumerConfig
     from millstream.client.consumer.fetch_answers import Deserialize
@@ -65,11 +66,12 @@ class ConsumerSession:
         *,
         clock: Clock | None = None,
         selector: ClientSelector | None = None,
+        random: Random | None = None,
     ) -> None:
-        """`clock` and `selector` are for tests; with a selector, no thread is started."""
+        """All but the settings is for tests; with a selector, no thread is started."""
         self.config = config
         self._clock = clock or SystemClock()
-        random = SystemRandom()
+        random = random or SystemRandom()
         self.runtime = ClientRuntime(
             selector or open_client_selector(),
             self._clock,

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from millstream.client.producer.config import ProducerConfig
     from millstream.client.producer.delivery import Delivery
     from millstream.client.producer.record import HeadersLike, Timestamp
+    from millstream.client.producer.record_accumulator import RecordAccumulator
     from millstream.clock import Clock
     from millstream.network.client_selector import ClientSelector
     from millstream.types import Headers, ReadableBuffer
@@ -92,8 +93,9 @@ class ProducerCore:
         selector: ClientSelector | None = None,
         clock: Clock | None = None,
         random: Random | None = None,
+        accumulator: Callable[..., RecordAccumulator] = make_accumulator,
     ) -> None:
-        """Starts nothing yet; a simulation gives its own selector, clock and chance."""
+        """Starts nothing yet; a simulation gives its own selector, clock, chance and twin."""
         self.config = config
         self.name = f"millstream-producer-{next(_numbers)}"
         clock = clock or SystemClock()
@@ -111,7 +113,7 @@ class ProducerCore:
         )
         self.dispatcher = DispatcherThread(f"{self.name}-callbacks")
         self.completions = Completions(self.dispatcher)
-        self.accumulator = make_accumulator(
+        self.accumulator = accumulator(
             batch_size=config.batch_size,
             linger_ms=config.linger_ms,
             buffer_memory=config.buffer_memory,

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from millstream.client.producer.delivery import Delivery
     from millstream.errors import ApiError
     from millstream.protocol.message import Message
+    from tests.simulation.producer.network import Delayed
 
 
 class ScriptedCluster(SimCluster):
@@ -61,7 +62,7 @@ class ScriptedCluster(SimCluster):
         """Answer the next requests of a kind with these."""
         self.refusals.setdefault(api, []).extend(each.code for each in errors)
 
-    def handle(self, node: int, request: Message, version: int) -> Message:
+    def handle(self, node: int, request: Message, version: int) -> Message | Delayed:
         """A broker's answer, or what the script says."""
         api = API_BY_KEY[request.KEY].api_name
         self.asked.append((api, version))
