@@ -136,13 +136,78 @@ static inline void ms_fetch_ahead(
     }
 }
 
+/* ---- rows of the plainest kind ---- */
+
+static inline int ms_is_plain_source(const ms_source *source)
+{
+    return source->layout <= MS_NULLS || (source->layout == MS_OFFSETS_32 && !source->validity);
+}
+
+/* Keys and values without nulls, or none at all; no headers, and one timestamp for all. */
+static inline int ms_has_plain_rows(const ms_input *input)
+{
+    return ms_is_plain_source(&input->key) && ms_is_plain_source(&input->value)
+        && input->headers.layout <= MS_NULLS && input->timestamp.layout != MS_FIXED;
+}
+
+/* As ms_string_at, of a plain source. */
+static inline int64_t ms_plain_at(const ms_source *source, int64_t row, const uint8_t **data)
+{
+    if (source->layout <= MS_NULLS)
+        return MS_NULL;
+    const int32_t *ends = (const int32_t *)source->values + source->first + row;
+    *data = source->bytes + ends[0];
+    return ends[0] >= 0 && ends[1] >= ends[0] ? (int64_t)ends[1] - ends[0] : MS_UNSOUND;
+}
+
+/* As ms_batch_add_rows, but it leaves the first row of a batch, and a row that does not fit or is
+   wrong, to be looked at closely. Most of a row's cost elsewhere is asking what kind it is of. */
+static inline void ms_batch_add_plain_rows(
+    ms_batch *batch, const ms_input *input, ms_rows_job *job, const int32_t *picked)
+{
+    const uint8_t *key = NULL;
+    const uint8_t *value = NULL;
+    int64_t delta;
+    int64_t size_max = job->size_limit - MS_HEADER_SIZE;
+    if (!batch->record_count || ms_batch_is_too_far(batch, job->default_timestamp, &delta))
+        return;
+    if (size_max > batch->capacity)
+        size_max = batch->capacity;
+    for (; job->row < job->stop; job->row++) {
+        int64_t number = picked ? picked[job->row] : job->row;
+        int64_t offset = batch->last_offset_delta + 1;
+        if (number < 0 || number >= input->row_count || offset > INT32_MAX)
+            return;
+        if (picked)
+            ms_fetch_ahead(input, job, picked);
+        int64_t key_length = ms_plain_at(&input->key, number, &key);
+        int64_t value_length = ms_plain_at(&input->value, number, &value);
+        if (key_length == MS_UNSOUND || value_length == MS_UNSOUND)
+            return;
+        int64_t record_length = ms_record_length(delta, offset, key_length, value_length, 0, 0);
+        int64_t length = batch->length + ms_varint_size(record_length) + record_length;
+        if (length > size_max)
+            return;
+        ms_write_record(
+            batch->data + batch->length, record_length, delta, offset, key, key_length, value,
+            value_length, 0);
+        batch->length = length;
+        ms_batch_count(batch, job->default_timestamp, offset);
+    }
+}
+
 /* Until the rows are written, the batch is full (unless it is empty, which is never full), or one
    is wrong; job->row tells which is next. With `picked`, job->row and job->stop are places in it,
    and what is there are the rows. */
 static inline int ms_batch_add_rows(
     ms_batch *batch, const ms_input *input, ms_rows_job *job, const int32_t *picked)
 {
+    int is_plain = ms_has_plain_rows(input);
     for (; job->row < job->stop; job->row++) {
+        if (is_plain)
+            ms_batch_add_plain_rows(batch, input, job, picked);
+        if (job->row == job->stop)
+            break;
         int64_t number = picked ? picked[job->row] : job->row;
         if (number < 0 || number >= input->row_count)
             return MS_BATCH_NO_ROW;

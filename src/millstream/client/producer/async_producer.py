@@ -17,7 +17,11 @@ from millstream.client.producer.deadline import Deadline
 from millstream.client.producer.delivery import until_done
 from millstream.client.producer.partition_queues import MemoryNotFree, TopicNotKnown
 from millstream.client.producer.settings import config_from_dotted, config_from_kwargs
-from millstream.client.producer.table_sending import TableSender
+from millstream.client.producer.table_sending import (
+    PACE_SECONDS_MAX,
+    TableSender,
+    TooFarAhead,
+)
 from millstream.client.producer.transaction_state import State
 from millstream.errors import MillstreamError, OperationTimeout
 
@@ -149,6 +153,8 @@ class AsyncProducer:
         if self._is_closed:
             return
         self._is_closed = True
+        if not self._core.io.is_of_this_process():
+            return  # What is left is the parent's to send.
         deadline = self._deadline_s(timeout)
         try:
             if self._core.is_usable():
@@ -280,6 +286,13 @@ class AsyncProducer:
                         accumulator.cancel(reservation)
                     reservation = accumulator.reserve(need.size)
                     await self._wait_for_memory(reservation, deadline)
+                except TooFarAhead as ahead:
+                    if reservation is not None:
+                        accumulator.cancel(reservation)
+                        reservation = None
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(PACE_SECONDS_MAX):
+                            await _Until(ahead.batch)
                 if is_table:
                     deadline = self._deadline()
         finally:

@@ -17,7 +17,11 @@ from millstream.client.producer.deadline import Deadline
 from millstream.client.producer.native_accumulator import NativeAccumulator
 from millstream.client.producer.partition_queues import MemoryNotFree, TopicNotKnown
 from millstream.client.producer.settings import config_from_dotted, config_from_kwargs
-from millstream.client.producer.table_sending import TableSender
+from millstream.client.producer.table_sending import (
+    PACE_SECONDS_MAX,
+    TableSender,
+    TooFarAhead,
+)
 from millstream.client.producer.transaction_state import State
 from millstream.errors import MillstreamError, OperationTimeout
 
@@ -160,6 +164,8 @@ class Producer:
         if self._is_closed:
             return
         self._is_closed = True
+        if not self._core.io.is_of_this_process():
+            return  # What is left is the parent's to send.
         limit_ms = None if timeout is None else round(timeout * 1000)
         deadline = Deadline(self._core.runtime.now_ms, limit_ms)
         try:
@@ -294,6 +300,11 @@ class Producer:
                         accumulator.cancel(reservation)
                     reservation = accumulator.reserve(need.size)
                     self._wait_for_memory(reservation, deadline)
+                except TooFarAhead as ahead:
+                    if reservation is not None:
+                        accumulator.cancel(reservation)
+                        reservation = None
+                    ahead.batch.wait(PACE_SECONDS_MAX)
                 if is_table:
                     deadline = self._deadline()
         finally:

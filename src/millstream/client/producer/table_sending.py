@@ -5,6 +5,7 @@ Both faces drive `TableSender`: it appends what can be appended, and says what i
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from millstream.client.producer.delivery import BatchDelivery
@@ -23,13 +24,28 @@ if TYPE_CHECKING:
 SLICE_ROWS: Final = 1 << 15
 """Rows that are sorted by partition at once: what is done once for each such part is little then,
 and a partition's share of them is about a batch, which is how long the accumulator is kept busy."""
+BYTES_AHEAD: Final = 4 << 20
+"""How much of a table is in full batches that are not acknowledged, for each broker. That keeps its
+connection busy; more would only be memory that no cache holds, and filling that costs half as much
+again."""
+PACE_SECONDS_MAX: Final = 1.0
+"""How long a table waits for that. Brokers that take longer are not waited for: then the rest of
+the table goes as far as memory does, as records do."""
+
+
+class TooFarAhead(Exception):
+    """Enough of a table is on its way: go on when this batch is done, or after a while."""
+
+    def __init__(self, batch: ProducerBatch) -> None:
+        super().__init__(batch)
+        self.batch = batch
 
 
 class TableSender:
     """One table on its way into batches.
 
-    `send` raises TopicNotKnown or MemoryNotFree, as `append` does; called again after the wait, it
-    goes on where it was.
+    `send` raises TopicNotKnown or MemoryNotFree, as `append` does, or TooFarAhead; called again
+    after the wait, it goes on where it was.
     """
 
     def __init__(self, core: ProducerCore, topic: str, table: object) -> None:
@@ -47,6 +63,10 @@ class TableSender:
         self._rows: memoryview | None = None
         self._places: list[tuple[int, int, int]] = []
         self._ranges: list[tuple[ProducerBatch, int, int]] = []
+        self._under_way: deque[tuple[ProducerBatch, int]] = deque()
+        self._bytes_under_way = 0
+        self._bytes_ahead = BYTES_AHEAD * max(1, len(core.runtime.metadata.snapshot.brokers))
+        self._awaited: ProducerBatch | None = None
 
     def send(self, reservation: Reservation | None = None) -> BatchDelivery:
         """Append all rows that are left."""
@@ -63,7 +83,22 @@ class TableSender:
             else:
                 self._places[-1] = (partition, start + taken, stop)
             reservation = None
+            if batch.is_closed:
+                self._pace(batch)
         return BatchDelivery(self.topic, self._ranges)
+
+    def _pace(self, batch: ProducerBatch) -> None:
+        """A batch is full: count what is under way, and wait until half of it is done."""
+        under_way = self._under_way
+        size = batch.size
+        under_way.append((batch, size))
+        self._bytes_under_way += size
+        while under_way and under_way[0][0].is_done:
+            self._bytes_under_way -= under_way.popleft()[1]
+        is_too_slow = self._awaited is not None and not self._awaited.is_done
+        if self._bytes_under_way > self._bytes_ahead and not is_too_slow:
+            self._awaited = under_way[len(under_way) // 2][0]
+            raise TooFarAhead(self._awaited)
 
     def _advance(self) -> bool:
         """Look at the next rows; False if there are none."""
