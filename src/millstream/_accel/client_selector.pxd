@@ -112,6 +112,7 @@ cdef class SelectorCore:
     cdef object _disconnected
     cdef object _repeated
     cdef object _dispatched
+    cdef object _finalizer
     cdef bint _is_shut_down
     cdef object __weakref__
     cdef int _check(self) except -1

@@ -212,7 +212,8 @@ cdef class SelectorCore:
         self._thread = threading.Thread(
             target=self._loop.run, name="millstream-sockets", daemon=True)
         self._thread.start()
-        weakref.finalize(self, _stop, self._loop).atexit = False
+        self._finalizer = weakref.finalize(self, _stop, self._loop)
+        self._finalizer.atexit = False
         _alive.add(self)
 
     cdef int _check(self) except -1:
@@ -382,6 +383,8 @@ cdef class SelectorCore:
             self._thread.join()
         ms_selector_clear(self._loop.state)
         release_spent_of(self._loop.state)
+        # It keeps the loop, which keeps its driver, by which the whole client lives: for ever.
+        self._finalizer.detach()
 
 
 def _stop(SelectorLoop loop):

@@ -62,6 +62,10 @@ class IoThread:
         """End the thread if the client that owns it is thrown away without being closed."""
         weakref.finalize(owner, self.stop, 0)
 
+    def is_of_this_process(self) -> bool:
+        """False in a forked child: the thread and its connections are the parent's."""
+        return os.getpid() == self._pid
+
     def is_current(self) -> bool:
         """Whether the caller runs on this thread, and so must not wait for it."""
         return self._thread is threading.current_thread()

@@ -62,9 +62,13 @@ class RetryingFace:
         return is_first
 
     def _wanted_topics(self, described: Mapping[str, TopicDescription]) -> list[NewTopic]:
-        """Retry and dead-letter topics, as wide as the topics they are for."""
+        """Retry and dead-letter topics, as wide and as often kept as the topics they are for."""
         return [
-            NewTopic(name, partitions=len(described[topic].partitions))
+            NewTopic(
+                name,
+                partitions=len(described[topic].partitions),
+                replication_factor=len(described[topic].partitions[0].replicas),
+            )
             for topic in self._topics.sources
             for name in self._topics.made_for(topic)
         ]

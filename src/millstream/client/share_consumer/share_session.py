@@ -273,7 +273,7 @@ class ShareSession:
 
     def close(self, timeout_s: float, *, accepts_rest: bool) -> Steps[None]:
         """Say what is left to say, leave the group, end the thread; again is fine."""
-        if self._is_closed:
+        if self._is_closed or not self.thread.is_of_this_process():
             return
         self._is_closed = True
         is_implicit = self.config.share_acknowledgement_mode != EXPLICIT
