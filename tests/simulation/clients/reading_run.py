@@ -1,4 +1,4 @@
-"""`python -m tests.simulation.clients.reading_run`: producer to consumer, with faults from seeds."""
+"""`python -m tests.simulation.clients.reading_run`: producer to consumer, with faults by seed."""
 
 from __future__ import annotations
 

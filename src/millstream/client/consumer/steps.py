@@ -59,8 +59,8 @@ Step: TypeAlias = AwaitResult | AwaitChange | Invoke
 Steps: TypeAlias = Generator[Step, Any, T]
 
 
-def perform(steps: Steps[T], buffer: Changing) -> T:
-    """Perform the steps on this thread, blocking where they wait."""
+def perform(steps: Steps[T], buffer: Changing | None = None) -> T:
+    """Perform the steps on this thread, blocking where they wait; changes are the buffer's."""
     answer: Any = None
     error: BaseException | None = None
     while True:
@@ -72,6 +72,7 @@ def perform(steps: Steps[T], buffer: Changing) -> T:
         answer, error = None, None
         try:
             if isinstance(step, AwaitChange):
+                assert buffer is not None
                 buffer.wait(step.is_reached, step.timeout_s)
             elif isinstance(step, AwaitResult):
                 answer = step.waiter.result(step.timeout_s)
@@ -81,7 +82,7 @@ def perform(steps: Steps[T], buffer: Changing) -> T:
             error = raised
 
 
-async def perform_async(steps: Steps[T], buffer: Changing) -> T:
+async def perform_async(steps: Steps[T], buffer: Changing | None = None) -> T:
     """Perform the steps in an event loop; what the user gave may be a coroutine function."""
     answer: Any = None
     error: BaseException | None = None
@@ -94,6 +95,7 @@ async def perform_async(steps: Steps[T], buffer: Changing) -> T:
         answer, error = None, None
         try:
             if isinstance(step, AwaitChange):
+                assert buffer is not None
                 await _wait_for_change(step, buffer)
             elif isinstance(step, AwaitResult):
                 answer = await _wait_for_result(step)

@@ -1,0 +1,142 @@
+"""What a retrying consumer does, written once for both faces, as steps (see `consumer.steps`).
+
+`RetryingConsumer` performs them blocking, `AsyncRetryingConsumer` in its event loop; consumer,
+producer and handler are of the face's own kind. Nothing here waits by itself.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from millstream.client.consumer.steps import Invoke
+from millstream.client.retrying.core import Handle, Hold, Reroute, Skip
+from millstream.client.retrying.face import RetryingFace
+from millstream.errors import Wakeup
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from millstream.client.admin.admin import Admin
+    from millstream.client.admin.async_admin import AsyncAdmin
+    from millstream.client.consumer.async_consumer import AsyncConsumer
+    from millstream.client.consumer.consumer import Consumer
+    from millstream.client.consumer.steps import Steps
+    from millstream.client.producer.async_producer import AsyncProducer
+    from millstream.client.producer.producer import Producer
+    from millstream.client.retrying.attempt import Attempt
+    from millstream.records.kernel import ConsumerRecord
+    from millstream.types import TopicPartition
+
+_log = logging.getLogger(__name__)
+
+
+class RetryingLoop(RetryingFace):
+    """From polls to commits: handle, send on, hold back, settle."""
+
+    _consumer: Consumer | AsyncConsumer
+    _producer: Producer | AsyncProducer
+    _handler: Callable[[Attempt], Any]
+    _is_running = False
+
+    def stop(self) -> None:
+        """Have `run` end after the record at hand. From any thread, or a signal's handler."""
+        self._is_stopping = True
+        if self._is_running:
+            self._consumer.wakeup()
+
+    def on_partitions_lost(self, partitions: Sequence[TopicPartition]) -> None:
+        """Others have the partitions already."""
+        self._core.forget(partitions)
+
+    def _create_topics(self, admin: Admin | AsyncAdmin) -> Steps[None]:
+        described = yield Invoke(admin.describe_topics, (self._topics.sources,))
+        wanted = self._wanted_topics(described.raise_first())
+        self._check_created((yield Invoke(admin.create_topics, (wanted,))))
+
+    def _work(self, idle_timeout: float | None) -> Steps[None]:
+        """Handle records until `stop`, or until nothing came and nothing waits for so long."""
+        self._is_running = True
+        try:
+            self._consumer.subscribe(self._topics.consumed, listener=self)
+            yield from self._loop(idle_timeout)
+        finally:
+            self._is_running = False
+            yield from self._settle()
+
+    def _loop(self, idle_timeout: float | None) -> Steps[None]:
+        quiet_since_ms = self._clock.monotonic_ms()
+        while not self._is_stopping:
+            records = yield from self._poll()
+            for record in records:
+                if self._is_stopping:
+                    break
+                yield from self._handle(record)
+            yield from self._settle()
+            if records:
+                quiet_since_ms = self._clock.monotonic_ms()
+            elif self._is_idle(quiet_since_ms, idle_timeout):
+                break
+
+    def _poll(self) -> Steps[list[ConsumerRecord]]:
+        due = set(self._core.take_due(self._clock.wall_ms())) & self._consumer.assignment()
+        if due:
+            self._consumer.resume(due)
+        try:
+            records: list[ConsumerRecord]
+            records = yield Invoke(self._consumer.poll, (self._poll_seconds(),))
+        except Wakeup:
+            return []
+        return records
+
+    def _handle(self, record: ConsumerRecord) -> Steps[None]:
+        decision = self._core.admit(record, self._clock.wall_ms())
+        match decision:
+            case Handle(attempt):
+                yield from self._attempt(record, attempt)
+            case Reroute():
+                yield from self._reroute(record, decision)
+            case Hold(partition, offset, _):
+                self._consumer.pause([partition])
+                self._consumer.seek(partition, offset)
+            case Skip():
+                self._core.skip(record)
+            case None:
+                pass  # Its partition waits, and is read again from there.
+
+    def _attempt(self, record: ConsumerRecord, attempt: Attempt) -> Steps[None]:
+        try:
+            yield Invoke(self._handler, (attempt,))
+        except Exception as error:
+            _log.warning("attempt %d of %s failed: %r", attempt.number, attempt.id, error)
+            route = self._core.fail(record, error, self._clock.wall_ms())
+            yield from self._reroute(record, route)
+        else:
+            self._core.succeed(record, attempt, self._clock.wall_ms())
+
+    def _reroute(self, record: ConsumerRecord, route: Reroute) -> Steps[None]:
+        if self._begins_transaction():
+            yield Invoke(self._producer.begin_transaction, ())
+        send = partial(self._producer.send, key=route.key, headers=route.headers)
+        yield Invoke(send, (route.topic, route.value))
+        self._core.rerouted(record, route)
+
+    def _settle(self) -> Steps[None]:
+        """Make what was done last: first the records that were sent on, then the offsets."""
+        finished = self._core.take_finished()
+        if not finished:
+            return
+        if self._has_transaction:
+            self._has_transaction = False
+            group = self._consumer.group_metadata()
+            yield Invoke(self._producer.send_offsets_to_transaction, (finished, group))
+            yield Invoke(self._producer.commit_transaction, ())
+        else:
+            yield Invoke(self._producer.flush, ())
+            yield Invoke(self._consumer.commit, (finished,))
+
+    def _give_up(self, partitions: Sequence[TopicPartition]) -> Steps[None]:
+        """Commit what was done before others go on with the partitions."""
+        yield from self._settle()
+        self._core.forget(partitions)
