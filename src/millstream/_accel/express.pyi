@@ -1,10 +1,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from millstream.types import ReadableBuffer
-
 class ExpressReader:
-    def answer(self, frame: ReadableBuffer) -> list[Any] | None: ...
+    def answer(self, frame: bytes) -> list[Any] | None: ...
 
 class ExpressHandler:
     reader: ExpressReader | None

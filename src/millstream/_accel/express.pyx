@@ -22,10 +22,11 @@ cdef enum:
 cdef class ExpressReader:
     """Answers with records; this one has none."""
 
-    def answer(self, const uint8_t[::1] frame):
+    def answer(self, bytes frame):
         """The parts of the answer to a frame; None if it is declined. For who has no selector."""
         cdef ms_answer answer
-        if len(frame) < FRAME_BYTES_MIN or not self.read(&frame[0], len(frame), &answer):
+        if len(frame) < FRAME_BYTES_MIN or not self.read(
+                <const uint8_t*><const char*>frame, len(frame), &answer):
             return None
         return self.parts(&answer)
 

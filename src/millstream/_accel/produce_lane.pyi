@@ -4,7 +4,13 @@ from typing import Any
 from millstream._accel.express import ExpressHandler
 
 def bind(
-    table: type, purgatory: type, partition: type, log: type, local: type, producers: type
+    table: type,
+    purgatory: type,
+    partition: type,
+    log: type,
+    local: type,
+    producers: type,
+    news: type,
 ) -> None: ...
 
 class ProduceLane(ExpressHandler):

@@ -57,6 +57,8 @@ cdef struct Slots:
     Py_ssize_t log_start_offset
     Py_ssize_t log_end_offset
     Py_ssize_t completed
+    Py_ssize_t watermark_news
+    Py_ssize_t is_awake
 
 # An answer that was written before its records were.
 cdef struct StagedAnswer:
@@ -67,7 +69,7 @@ cdef Slots slots
 cdef object unified_log = None
 
 
-def bind(table, purgatory, partition, log, local, producers):
+def bind(table, purgatory, partition, log, local, producers, news):
     """Learn where the classes of `millstream.replica` and its logs keep what is used here."""
     global unified_log
     slots.by_name = ms_slot_offset(table, "_by_name")
@@ -89,6 +91,8 @@ def bind(table, purgatory, partition, log, local, producers):
     slots.log_start_offset = ms_slot_offset(log, "_log_start_offset")
     slots.log_end_offset = ms_slot_offset(local, "log_end_offset")
     slots.completed = ms_slot_offset(producers, "_completed")
+    slots.watermark_news = ms_slot_offset(log, "watermark_news")
+    slots.is_awake = ms_slot_offset(news, "is_awake")
     unified_log = log
 
 
@@ -261,6 +265,9 @@ cdef class ProduceLane(ExpressHandler):
         producers = slot(log, slots.producers)
         if <list>slot(producers, slots.completed):
             producers.on_high_watermark(end_offset)
+        news = slot(log, slots.watermark_news)
+        if slot(news, slots.is_awake) is not True:
+            news.wake()
         if <dict>slot(partition, slots.watchers) or (
                 partition in <dict>slot(self._purgatory, slots.waiting)):
             self._changed(partition)

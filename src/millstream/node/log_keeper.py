@@ -64,6 +64,7 @@ class LogKeeper:
             config_for=dynamic.for_topic,
             on_directory_failure=on_directory_failure,
             on_progress=_log_progress,
+            on_deadline=self.arm,
         )
 
     def start(self) -> None:

@@ -15,6 +15,7 @@ from millstream.replica.purgatory import DelayedOperationPurgatory
 from millstream.storage.local_log import LocalLog
 from millstream.storage.producer_state import ProducerStateManager
 from millstream.storage.unified_log import UnifiedLog
+from millstream.storage.watermark_news import WatermarkNews
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,5 +45,6 @@ def make_produce_lane(
         UnifiedLog,
         LocalLog,
         ProducerStateManager,
+        WatermarkNews,
     )
     return produce_lane.ProduceLane(table, purgatory, notifier.changed, failure, clock.wall_ms)

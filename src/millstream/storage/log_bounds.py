@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from millstream.storage.log_results import FetchIsolation
+from millstream.storage.watermark_news import NOBODY
 
 if TYPE_CHECKING:
     from millstream.storage.config import LogConfig
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 class LogBounds:
     """What a log is asked most often, and its watermarks."""
 
-    __slots__ = ("_high_watermark", "_local", "_log_start_offset", "producers")
+    __slots__ = ("_high_watermark", "_local", "_log_start_offset", "producers", "watermark_news")
 
     def __init__(
         self, local: LocalLog, producers: ProducerStateManager, log_start_offset: int
@@ -31,6 +32,8 @@ class LogBounds:
         self._local = local
         self._log_start_offset = log_start_offset
         self._high_watermark = log_start_offset
+        self.watermark_news = NOBODY
+        """Who hears of a high watermark that moves; the log's manager puts its own here."""
 
     @property
     def directory(self) -> str:
@@ -94,6 +97,8 @@ class LogBounds:
         """Set it, within the log; what it is now. A follower's may go back, a leader's does not."""
         self._high_watermark = min(max(offset, self._log_start_offset), self.log_end_offset)
         self.producers.on_high_watermark(self._high_watermark)
+        if not self.watermark_news.is_awake:
+            self.watermark_news.wake()
         return self._high_watermark
 
     def raise_high_watermark(self, offset: int) -> bool:

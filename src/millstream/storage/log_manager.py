@@ -66,8 +66,12 @@ class LogManager:
         config_for: Callable[[str], LogConfig],
         on_directory_failure: Callable[[DirectoryFailure], None],
         on_progress: Callable[[RecoveryProgress], None] = lambda _: None,
+        on_deadline: Callable[[], None] = lambda: None,
     ) -> None:
-        """Touches nothing. `config_for` gives a topic's settings, also on worker threads."""
+        """Touches nothing. `config_for` gives a topic's settings, also on worker threads.
+
+        `on_deadline` hears that `next_deadline_ms` was brought forward by what a log did.
+        """
         self._registry = LogRegistry(
             config,
             filesystem=filesystem,
@@ -77,7 +81,7 @@ class LogManager:
             config_for=config_for,
             on_failure=on_directory_failure,
         )
-        self._tasks = LogTasks(self._registry)
+        self._tasks = LogTasks(self._registry, on_deadline)
         self._lifecycle = LogLifecycle(self._registry, self._tasks)
         self.moves = LogMoves(self._registry, self._lifecycle)
         """Moves of logs from one directory to another."""

@@ -39,6 +39,7 @@ _RECOVERY_POINT: Final = attrgetter("recovery_point")
 _LOG_START: Final = attrgetter("hidden_log_start")
 _HIGH_WATERMARK: Final = attrgetter("high_watermark")
 """The offsets of a slot that are in checkpoints."""
+_WATERMARKS: Final = "high watermarks"
 
 
 class Sweep(Generic[SubjectT]):
@@ -70,6 +71,19 @@ class Sweep(Generic[SubjectT]):
         for _ in range(min(_SLICE, len(self._left))):
             self._visit(self._left.pop())
         self.deadline_ms = now_ms if self._left else _later(self._began_ms, self.interval_ms)
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether a pass has begun and is not at its end."""
+        return bool(self._left)
+
+    def rest(self) -> None:
+        """Make no further pass before `resume`."""
+        self.deadline_ms = INT64_MAX
+
+    def resume(self, now_ms: int) -> None:
+        """Make a pass within the interval."""
+        self.deadline_ms = min(self.deadline_ms, _later(now_ms, self.interval_ms))
 
     def change_interval(self, interval_ms: int, now_ms: int) -> None:
         """Take another interval; a shorter one counts from now on."""
@@ -111,7 +125,9 @@ class DelayedRemovals:
 class LogTasks:
     """The periodic work on all logs."""
 
-    def __init__(self, registry: LogRegistry) -> None:
+    def __init__(self, registry: LogRegistry, on_deadline: Callable[[], None]) -> None:
+        """`on_deadline` hears that the next deadline was brought forward by what a log did."""
+        self._on_deadline = on_deadline
         self.removals = DelayedRemovals()
         self._registry = registry
         self._sweeps: dict[str, Sweep[LogSlot] | Sweep[LogDirectory]] = {}
@@ -133,7 +149,13 @@ class LogTasks:
         of_logs("producers", self._expire_producers)
         of_directories("recovery points", _checkpoint_recovery_points)
         of_directories("log starts", _checkpoint_log_starts)
-        of_directories("high watermarks", _checkpoint_high_watermarks)
+        self._sweeps[_WATERMARKS] = Sweep(
+            self._directories_to_look_at,
+            self._checkpoint_high_watermarks,
+            intervals[_WATERMARKS],
+            first_ms,
+        )
+        registry.watermark_news.on_wake = self._resume_watermarks
         self._sweeps["flush"] = Sweep(
             lambda: list(registry.timed_flushes), self._flush_if_due, 1, INT64_MAX
         )
@@ -162,6 +184,7 @@ class LogTasks:
         self.removals.tick(now_ms)
         for sweep in self._sweeps.values():
             sweep.tick(now_ms)
+        self._rest_watermarks()
 
     def discard(self, log: UnifiedLog, segments: Iterable[LogSegment]) -> None:
         """Unlink the files of segments that are no longer part of a log, after its delay."""
@@ -177,7 +200,7 @@ class LogTasks:
             "producers": config.producer_id_expiration_check_interval_ms,
             "recovery points": config.flush_offset_checkpoint_interval_ms,
             "log starts": config.flush_start_offset_checkpoint_interval_ms,
-            "high watermarks": config.high_watermark_checkpoint_interval_ms,
+            _WATERMARKS: config.high_watermark_checkpoint_interval_ms,
         }
 
     def _schedule_flush(self) -> None:
@@ -193,6 +216,28 @@ class LogTasks:
         sweep.interval_ms = max(interval_ms, _FLUSH_LOOK_MIN_MS)
         now_ms = self._registry.clock.monotonic_ms()
         sweep.deadline_ms = min(sweep.deadline_ms, _later(now_ms, sweep.interval_ms))
+
+    # High watermarks: most brokers are idle most of the time, and should have nothing to do then.
+
+    def _directories_to_look_at(self) -> Iterable[LogDirectory]:
+        """A pass begins. Whoever moves a watermark from now on, or is found, prevents the rest."""
+        self._registry.watermark_news.is_awake = False
+        return self._registry.online_directories
+
+    def _checkpoint_high_watermarks(self, directory: LogDirectory) -> None:
+        if not directory.is_known(directory.high_watermarks, _HIGH_WATERMARK):
+            self._registry.watermark_news.is_awake = True
+            directory.checkpoint_soon(directory.high_watermarks, directory.high_watermark_table())
+
+    def _rest_watermarks(self) -> None:
+        """After a pass that found nothing new, until somebody has news."""
+        sweep = self._sweeps.get(_WATERMARKS)
+        if sweep and not sweep.is_under_way and not self._registry.watermark_news.is_awake:
+            sweep.rest()
+
+    def _resume_watermarks(self) -> None:
+        self._sweeps[_WATERMARKS].resume(self._registry.clock.monotonic_ms())
+        self._on_deadline()
 
     # One log.
 
@@ -243,11 +288,6 @@ def _checkpoint_recovery_points(directory: LogDirectory) -> None:
 def _checkpoint_log_starts(directory: LogDirectory) -> None:
     if not directory.is_known(directory.log_starts, _LOG_START):
         directory.checkpoint_soon(directory.log_starts, directory.log_start_table())
-
-
-def _checkpoint_high_watermarks(directory: LogDirectory) -> None:
-    if not directory.is_known(directory.high_watermarks, _HIGH_WATERMARK):
-        directory.checkpoint_soon(directory.high_watermarks, directory.high_watermark_table())
 
 
 def _later(start_ms: int, delay_ms: int) -> int:

@@ -110,6 +110,8 @@ class UnifiedLog(LogBounds):
         if base_offset is not None:
             self._high_watermark = end_offset = self._local.log_end_offset
             self.producers.on_high_watermark(end_offset)
+            if not self.watermark_news.is_awake:
+                self.watermark_news.wake()
         return base_offset
 
     def append_as_follower(

@@ -88,6 +88,8 @@ def test_every_version_is_answered_as_the_handler_answers_it(version: int) -> No
 def test_batches_of_one_turn_are_written_with_one_call() -> None:
     filesystem = SimFileSystem(Random(1))
     broker = new_broker(filesystem=filesystem)
+    news = broker.logs._registry.watermark_news
+    news.is_awake = False
     calls: list[str] = []
     filesystem.before_operation = lambda name, path, size: calls.append(name)
 
@@ -96,6 +98,7 @@ def test_batches_of_one_turn_are_written_with_one_call() -> None:
     assert [partition_answer(each).base_offset for each in answers] == [2, 3, 4, 5, 6]
     assert len(calls) == 1
     assert broker.partition(index=1).log.high_watermark == 7
+    assert news.is_awake
     assert broker.partition(index=0).log.log_end_offset == 2
 
 

@@ -65,6 +65,7 @@ class Broker:
         self.defaults = LogConfig(
             internal_segment_bytes=500, segment_index_bytes=1_000, file_delete_delay_ms=1_000
         )
+        self.deadlines_brought_forward = 0
         self.manager = LogManager(
             replace(LogManagerConfig(log_dirs=paths), **settings),
             cluster_id=CLUSTER_ID,
@@ -78,7 +79,11 @@ class Broker:
             config_for=lambda topic: self.configs.get(topic, self.defaults),
             on_directory_failure=self.failures.append,
             on_progress=self.progress.append,
+            on_deadline=self._count_deadline,
         )
+
+    def _count_deadline(self) -> None:
+        self.deadlines_brought_forward += 1
 
     def format(self) -> Broker:
         """Take the directories."""
