@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 KEY_BYTES: Final = 11
 CONSUME_SECONDS_MAX: Final = 60.0
-_LIST_SIZE: Final = 500
 
 
 def values(size: int) -> list[bytes]:
@@ -104,8 +103,7 @@ class Millstream:
         deadline = time.perf_counter() + CONSUME_SECONDS_MAX
         with self._consumer(topic) as consumer:
             while seen < count and time.perf_counter() < deadline:
-                found = consumer.poll_arrow(timeout=1.0)
-                if found is not None:
+                if (found := consumer.poll_arrow(timeout=1.0)) is not None:
                     seen += convert(found)
         return seen
 
@@ -119,9 +117,7 @@ class Millstream:
 
     def columns_objects(self, topic: str, size: int, count: int) -> int:
         """Read all as pandas frames whose keys and values are bytes objects, as the peer's are."""
-        return self._columns(
-            topic, count, lambda found: len(found.to_pandas(dtype_backend="numpy"))
-        )
+        return self._columns(topic, count, lambda each: len(each.to_pandas(dtype_backend="numpy")))
 
     def columns_polars(self, topic: str, size: int, count: int) -> int:
         """Read all as polars frames."""
@@ -238,7 +234,7 @@ class Confluent:
         seen = 0
         deadline = time.perf_counter() + CONSUME_SECONDS_MAX
         while seen < count and time.perf_counter() < deadline:
-            seen += convert(consumer.consume(_LIST_SIZE, timeout=1.0))
+            seen += convert(consumer.consume(500, timeout=1.0))
         consumer.close()
         return seen
 
@@ -346,8 +342,7 @@ class Aiokafka:
 
     async def _produce(self, topic: str, size: int, count: int, *, is_told: bool) -> int:
         choice, some_keys = values(size), keys(count)
-        producer = self._producer(5)
-        async with producer:
+        async with self._producer(5) as producer:
             futures = [
                 await producer.send(topic, choice[n & 15], key=some_keys[n]) for n in range(count)
             ]

@@ -366,11 +366,12 @@ class NetworkClient(BrokerDirectory):
     def _finish(
         self, link: BrokerLink, answered: InFlight, frame: ReadableBuffer, now_ms: int
     ) -> None:
-        message = None
+        message, position = None, 0
         try:
-            position = answered.body_position(frame)
             if answered.on_frame is None:
                 message = answered.decode(frame)
+            else:
+                position = answered.body_position(frame)
         except ProtocolError as error:
             answered.fail(error, now_ms)
             self._hang_up(link, f"its answer could not be read: {error}", now_ms)

@@ -27,7 +27,7 @@ FRAME_BYTES_MAX = 100 * 1024 * 1024
 SMALL_PIECE_BYTES = 4096
 """Pieces of a frame below this are gathered, larger ones are kept as they came."""
 
-_read_size = struct.Struct(">i").unpack_from
+_read_int = struct.Struct(">i").unpack_from
 _read_api = struct.Struct(">hh").unpack_from
 _request_head = struct.Struct(">ihhi").pack
 _response_head = struct.Struct(">ii").pack
@@ -56,7 +56,7 @@ def cut_frames(
     """Find the frames in `buffer[start:end]`, for readers that own a pooled buffer."""
     bounds: list[tuple[int, int]] = []
     while end - start >= SIZE_BYTES:
-        (size,) = _read_size(buffer, start)
+        (size,) = _read_int(buffer, start)
         if not 0 < size <= frame_bytes_max:
             _require_legal(size, frame_bytes_max, allow_empty=allow_empty)
         stop = start + SIZE_BYTES + size
@@ -224,6 +224,9 @@ def decode_response_header(
     from millstream.protocol.messages.headers import ResponseHeader
 
     header_version = api.response_header_version(version)
+    end = position + 4 + header_version
+    if len(frame) >= end and (header_version == 0 or frame[end - 1] == 0):
+        return _read_int(frame, position)[0], end  # No tagged fields, as nearly always.
     header, end = ResponseHeader.decode_from(frame, header_version, position)
     return header.correlation_id, end
 
