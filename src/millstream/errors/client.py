@@ -97,7 +97,7 @@ class ClientClosed(ClientError):
 
 
 class ConcurrentUse(ClientError):
-    """A consumer is used by one thread, or task, at a time; only `wakeup` may be called by others."""
+    """A consumer is used by one thread or task at a time; only `wakeup` may come from others."""
 
 
 class ForkedClient(ClientError):
