@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 CLASSIC_SESSION_SECONDS = 2.0
 HEARTBEAT_SECONDS = 0.2
 OLD_START_SECONDS_MAX = 90.0
-# Deaths are to be noticed, and rebalances to be over, while a test looks on.
-QUICK_GROUPS = {
+# Deaths are to be noticed, rebalances and compactions to be over, while a test looks on.
+QUICK = {
     "group.min.session.timeout.ms": "500",
+    "log.cleaner.backoff.ms": "100",
     "group.consumer.min.heartbeat.interval.ms": "200",
     "group.consumer.heartbeat.interval.ms": "200",
     "group.consumer.min.session.timeout.ms": "2000",
@@ -107,7 +108,7 @@ class Clusters:
         self._stack.close()
 
     def _ours(self) -> Cluster:
-        broker = self._stack.enter_context(EmbeddedBroker(QUICK_GROUPS, in_memory=True))
+        broker = self._stack.enter_context(EmbeddedBroker(QUICK, in_memory=True))
         return Cluster("millstream", broker.bootstrap_servers, NEW)
 
     def _kafka(self) -> Cluster:
@@ -117,9 +118,7 @@ class Clusters:
         scratch = self._make_scratch("kafka")
         broker = KafkaBroker(require_broker_jars(scratch), scratch / "data", scratch)
         with broker.settings_path.open("a") as settings:
-            settings.writelines(
-                f"{key}={value}\n" for key, value in {**QUICK_GROUPS, **ONE_NODE}.items()
-            )
+            settings.writelines(f"{key}={value}\n" for key, value in {**QUICK, **ONE_NODE}.items())
         broker.format()
         self._stack.callback(broker.stop)
         broker.start()
@@ -131,7 +130,7 @@ class Clusters:
         scratch = self._make_scratch("old-kafka")
         broker = OldKafka(scratch)
         with (scratch / "kafka.properties").open("a") as settings:
-            settings.write("group.min.session.timeout.ms=500\n")
+            settings.writelines(f"{key}={value}\n" for key, value in QUICK.items())
         self._stack.callback(broker.stop)
         broker.start()
         with Admin(broker.address, default_api_timeout=OLD_START_SECONDS_MAX) as admin:

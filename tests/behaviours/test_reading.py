@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+import confluent_kafka
 import pytest
 
 from millstream import Admin, AsyncConsumer, Consumer, Producer, read_topic
@@ -41,8 +43,13 @@ def timed(cluster: Cluster) -> str:
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_every_codec_is_read_from_the_middle_of_a_batch(cluster: Cluster, codec: str) -> None:
     topic = cluster.topic()
-    cluster.write(topic, [b"v%d" % n for n in range(100)], compression_type=codec, linger=0.2)
     (partition,) = at(topic)
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": cluster.address, "compression.type": codec, "linger.ms": 200}
+    )
+    for number in range(100):
+        producer.produce(topic, b"v%d" % number)
+    assert producer.flush(PATIENCE) == 0
 
     with reader(cluster, topic) as consumer:
         consumer.seek(partition, 55)
@@ -172,7 +179,8 @@ def test_times_are_looked_up_in_many_partitions_at_once(cluster: Cluster) -> Non
     with reader(cluster, topic, 0, 1, 2) as consumer:
         found = consumer.offsets_for_times(dict.fromkeys(at(topic, 0, 1, 2), 2_000))
 
-    assert [each and each.offset for each in found.values()] == [2, 1, 0]
+    offsets = {each.partition: place and place.offset for each, place in found.items()}
+    assert offsets == {0: 2, 1: 1, 2: 0}
 
 
 def test_paused_partitions_wait_and_lose_nothing(cluster: Cluster) -> None:
@@ -237,6 +245,33 @@ def test_records_larger_than_a_fetch_are_read(cluster: Cluster) -> None:
 
     with reader(cluster, topic, max_partition_fetch_bytes=1000, fetch_max_bytes=1000) as consumer:
         assert values(read(consumer, 3)) == large
+
+
+def test_holes_in_a_compacted_topic_are_passed(cluster: Cluster) -> None:
+    topic = cluster.topic(
+        cleanup_policy="compact", segment_ms="100", min_cleanable_dirty_ratio="0.01"
+    )
+    (partition,) = at(topic)
+    with Producer(cluster.address) as producer:
+        for number in range(10):
+            producer.send(topic, b"v%d" % number, key=b"%d" % (number % 2))
+        producer.flush()
+        for _ in range(200):
+            threading.Event().wait(0.15)
+            # The newest segment is never cleaned, so there has to be another.
+            last = producer.send(topic, b"last", key=b"last").result(PATIENCE).offset
+            offsets = read_topic(cluster.address, topic, columns=["offset"]).to_arrow()["offset"]
+            if 0 not in offsets.to_pylist():
+                break
+
+    with reader(cluster, topic) as consumer:
+        seen: dict[bytes, int] = {}
+        while consumer.position(partition) <= last:
+            seen |= {each.key: each.offset for each in consumer.poll(PATIENCE)}
+        consumer.seek(partition, 1)
+        assert consumer.poll(PATIENCE)[0].offset > 1
+
+    assert seen == {b"0": 8, b"1": 9, b"last": last}
 
 
 def test_another_assignment_drops_what_was_fetched_for_the_first(cluster: Cluster) -> None:

@@ -254,27 +254,6 @@ def test_a_closed_consumer_says_so(topics: Topics) -> None:
         consumer.poll()
 
 
-def test_a_forked_child_is_told_to_make_its_own(topics: Topics) -> None:
-    topic = topics.make()
-    with assigned(topics, topic, group_id="forked") as consumer:
-        read_end, write_end = os.pipe()
-        child = os.fork()
-        if child == 0:  # pragma: no cover (in the child)
-            try:
-                consumer.poll(0.1)
-            except Exception as error:
-                os.write(write_end, type(error).__name__.encode())
-            consumer.close()  # It must not wait for a thread that is not here.
-            os.write(write_end, b" closed")
-            os._exit(0)
-        os.close(write_end)
-        os.waitpid(child, 0)
-        said = os.read(read_end, 100)
-        os.close(read_end)
-
-    assert said == b"ForkedClient closed"
-
-
 def test_wrong_uses_say_what_to_do(topics: Topics) -> None:
     topic = topics.make()
     with Consumer(topics.bootstrap, group_id="wrong") as consumer:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -74,31 +73,6 @@ def test_records_of_many_threads_arrive_once_and_in_each_threads_order(
     for thread in range(3):
         own = [value for value in values if value and value.startswith(b"%d-" % thread)]
         assert own == [b"%d-%06d" % (thread, number) for number in range(count)]
-
-
-@pytest.mark.parametrize("acks", [0, 1, "all"])
-def test_all_kinds_of_acks(
-    broker: EmbeddedBroker, make_topic: Callable[..., str], acks: Any
-) -> None:
-    topic = make_topic()
-
-    with Producer(broker.bootstrap_servers, acks=acks) as producer:
-        place = producer.send(topic, b"v").result(10)
-
-    assert place.offset == (-1 if acks == 0 else 0)
-    assert [each.value for each in read_all(broker.bootstrap_servers, topic)] == [b"v"]
-
-
-def test_records_without_keys_reach_every_partition(
-    broker: EmbeddedBroker, make_topic: Callable[..., str]
-) -> None:
-    topic = make_topic(4)
-
-    with Producer(broker.bootstrap_servers, batch_size=500) as producer:
-        for _ in range(1000):
-            producer.send(topic, b"x" * 50)
-
-    assert {each.partition for each in read_all(broker.bootstrap_servers, topic)} == {0, 1, 2, 3}
 
 
 def test_round_robin_and_functions_as_partitioners(
@@ -307,25 +281,3 @@ def test_threads_end_with_the_producer(
         producer.send(make_topic(), b"v", on_delivery=lambda delivery: None)
 
     assert not [each for each in set(threading.enumerate()) - before if "producer" in each.name]
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-def test_a_forked_child_is_told(broker: EmbeddedBroker, make_topic: Callable[..., str]) -> None:
-    topic = make_topic()
-    with Producer(broker.bootstrap_servers) as producer:
-        producer.send(topic, b"v").result(10)
-        reader, writer = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            try:
-                producer.send(topic, b"v")
-            except BaseException as error:  # The parent judges.
-                os.write(writer, type(error).__name__.encode())
-            finally:
-                os._exit(0)
-        os.waitpid(pid, 0)
-        assert os.read(reader, 100) == b"ForkedClient"
-        os.close(reader)
-        os.close(writer)
-        assert producer.send(topic, b"v").result(10).offset == 1

@@ -1,0 +1,259 @@
+"""The life of every class of client: nothing stays behind, whatever ends it."""
+
+from __future__ import annotations
+
+import gc
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from millstream import Admin, Consumer, Producer, RetryingConsumer, ShareConsumer, TopicPartition
+from millstream.client.consumer.read_topic import read_topic
+from millstream.clock import SystemClock
+from millstream.errors import MillstreamError
+from tests.integration.client.client_kinds import KINDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from millstream.testing.embedded import EmbeddedBroker
+    from millstream.testing.pytest_plugin import TopicFactory
+    from tests.integration.client.client_kinds import Kind
+
+pytestmark = pytest.mark.integration
+
+NOWHERE = TopicPartition("nowhere", 0)
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> Kind:
+    return KINDS[request.param]
+
+
+def client_threads() -> set[threading.Thread]:
+    """Those that are not of the broker's pools, which start threads when they have work."""
+    return {each for each in threading.enumerate() if not re.search(r"_\d+$", each.name)}
+
+
+def open_files() -> set[str]:
+    listed = Path("/proc/self/fd")
+    return {each.name for each in listed.iterdir()} if listed.is_dir() else set()
+
+
+def eventually(look: Callable[[], object]) -> None:
+    """The broker closes its ends of connections a moment later."""
+    clock = SystemClock()
+    end_ms = clock.monotonic_ms() + 10_000
+    while not look():
+        assert clock.monotonic_ms() < end_ms, "it did not come to that"
+        threading.Event().wait(0.01)
+
+
+def test_closing_leaves_neither_thread_nor_socket(
+    kind: Kind, millstream_broker: EmbeddedBroker, millstream_topic: TopicFactory
+) -> None:
+    topic = millstream_topic()
+
+    def live() -> None:
+        client = kind.make(millstream_broker.bootstrap_servers, topic)
+        kind.use_once(client, topic)
+        kind.close(client)
+        kind.close(client)
+
+    live()  # Now the broker has its files of the topic and the group open.
+    gc.collect()
+    threads, files = client_threads(), open_files()
+
+    live()
+    gc.collect()
+
+    eventually(lambda: not client_threads() - threads)
+    eventually(lambda: len(open_files()) <= len(files))
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_forked_child_is_told_and_does_no_harm(
+    kind: Kind, millstream_broker: EmbeddedBroker, millstream_topic: TopicFactory
+) -> None:
+    topic = millstream_topic()
+    client = kind.make(millstream_broker.bootstrap_servers, topic)
+    kind.use_once(client, topic)
+    reading, writing = os.pipe()
+
+    child = os.fork()
+    if child == 0:  # pragma: no cover  (the child)
+        try:
+            kind.use_once(client, topic)
+        except BaseException as error:  # The parent judges.
+            os.write(writing, type(error).__name__.encode())
+        try:
+            kind.close(client)
+        except BaseException as error:  # The parent judges.
+            os.write(writing, b", " + repr(error).encode())
+        os._exit(0)
+    os.close(writing)
+    _, status = os.waitpid(child, 0)
+    with os.fdopen(reading, "rb") as told:
+        said = told.read()
+
+    assert (said, status) == (b"ForkedClient", 0)
+    kind.use_once(client, topic)
+    kind.close(client)
+
+
+SCRIPT = """
+import sys
+from tests.integration.client.client_kinds import KINDS
+
+name, address, topic, is_forgotten = sys.argv[1:]
+kind = KINDS[name]
+client = kind.make(address, topic)
+kind.use_once(client, topic)
+if is_forgotten == "forgotten":
+    del client
+print("end")
+"""
+
+
+@pytest.mark.parametrize("how", ["kept", "forgotten"])
+@pytest.mark.parametrize("name", KINDS)
+def test_the_interpreter_ends_although_a_client_was_not_closed(
+    name: str, how: str, millstream_broker: EmbeddedBroker, millstream_topic: TopicFactory
+) -> None:
+    topic = millstream_topic()
+    ended = subprocess.run(
+        [sys.executable, "-c", SCRIPT, *(name, millstream_broker.bootstrap_servers, topic, how)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "end\n", "")
+
+
+@pytest.fixture
+def silence() -> Iterator[str]:
+    """An address where somebody listens and never says a word."""
+    with socket.create_server(("127.0.0.1", 0), backlog=50) as listening:
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
+
+
+def _consumer_call(call: Callable[[Any], object]) -> Callable[[str], object]:
+    def run(address: str) -> object:
+        consumer = Consumer(address, group_id="g")
+        try:
+            consumer.assign([NOWHERE])
+            return call(consumer)
+        finally:
+            consumer.close(0.1)
+
+    return run
+
+
+def _producer_call(call: Callable[[Any], object], **settings: Any) -> Callable[[str], object]:
+    def run(address: str) -> object:
+        producer = Producer(address, **settings)
+        try:
+            return call(producer)
+        finally:
+            producer.close(0.1)
+
+    return run
+
+
+def _share_poll(address: str) -> object:
+    consumer = ShareConsumer(address, "nowhere", group_id="s")
+    try:
+        return consumer.poll(None)
+    finally:
+        consumer.close(0.1)
+
+
+def _admin_call(address: str) -> object:
+    with Admin(address) as admin:
+        return admin.list_topics()
+
+
+BLOCKING_CALLS: dict[str, Callable[[str], object]] = {
+    "Producer.send": _producer_call(lambda producer: producer.send("t", b"v")),
+    "Producer.partitions_for": _producer_call(lambda producer: producer.partitions_for("t")),
+    "Producer.init_transactions": _producer_call(
+        lambda producer: producer.init_transactions(), transactional_id="x"
+    ),
+    "Consumer.poll": _consumer_call(lambda consumer: consumer.poll(None)),
+    "Consumer.poll_arrow": _consumer_call(lambda consumer: consumer.poll_arrow(None)),
+    "Consumer.batches": _consumer_call(lambda consumer: next(consumer.batches())),
+    "for record in Consumer": _consumer_call(lambda consumer: next(iter(consumer))),
+    "Consumer.position": _consumer_call(lambda consumer: consumer.position(NOWHERE)),
+    "Consumer.end_offsets": _consumer_call(lambda consumer: consumer.end_offsets([NOWHERE])),
+    "Consumer.commit": _consumer_call(lambda consumer: consumer.commit({NOWHERE: 1})),
+    "Consumer.committed": _consumer_call(lambda consumer: consumer.committed([NOWHERE])),
+    "ShareConsumer.poll": _share_poll,
+    "Admin.list_topics": _admin_call,
+    "read_topic": lambda address: read_topic(address, "nowhere"),
+    "RetryingConsumer.run": lambda address: RetryingConsumer(
+        address, "nowhere", print, group_id="g"
+    ).run(),
+}
+
+
+def interrupted(run: Callable[[], object]) -> None:
+    """Press Ctrl-C while something waits, which must end it at once and leave no thread."""
+    threads = client_threads()
+    timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
+    timer.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run()
+    finally:
+        timer.join()
+    gc.collect()
+    eventually(lambda: not client_threads() - threads)
+
+
+@pytest.mark.timeout(25)
+@pytest.mark.parametrize("call", BLOCKING_CALLS)
+def test_ctrl_c_ends_a_call_that_waits_for_a_broker(call: str, silence: str) -> None:
+    interrupted(lambda: BLOCKING_CALLS[call](silence))
+
+
+@pytest.mark.timeout(25)
+@pytest.mark.parametrize("call", ["result", "flush", "close", "commit_transaction"])
+def test_ctrl_c_ends_a_wait_for_an_acknowledgement(
+    call: str, millstream_broker: EmbeddedBroker, millstream_topic: TopicFactory
+) -> None:
+    topic = millstream_topic()
+    settings: Any = {"transactional_id": topic} if call == "commit_transaction" else {}
+    producer = Producer(millstream_broker.bootstrap_servers, **settings)
+    if settings:
+        producer.begin_transaction()
+    producer.send(topic, b"v").result(20)
+    waits: dict[str, Callable[[], object]] = {
+        "result": lambda: producer.send(topic, b"v").result(),
+        "flush": producer.flush,
+        "close": producer.close,
+        "commit_transaction": producer.commit_transaction,
+    }
+
+    with millstream_broker.faults.unavailable():
+        producer.send(topic, b"lost")
+
+        def run() -> None:
+            try:
+                waits[call]()
+            finally:
+                with suppress(MillstreamError):  # What was lost is not the question here.
+                    producer.close(0.1)
+
+        interrupted(run)
