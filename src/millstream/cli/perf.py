@@ -272,7 +272,9 @@ def _report(topic: str, outcome: Outcome, how: dict[str, Any], *, as_json: bool)
     if as_json:
         show_json({"topic": topic, **how, **facts})
     else:
-        rate = f"{facts['records_per_second']:,.0f} records/s, {facts['mb_per_second']:,.1f} MB/s"
+        rate = f"{facts['records_per_second']:,.0f} records/s"
+        if facts["mb_per_second"] is not None:
+            rate += f", {facts['mb_per_second']:,.1f} MB/s"
         show_facts(
             {
                 "topic": topic,

@@ -60,12 +60,13 @@ class Outcome:
     def facts(self) -> dict[str, Any]:
         """All the numbers, for programs."""
         meter, seconds = self.meter, max(self.seconds, 1e-9)
+        is_weighed = bool(meter.byte_count) or not meter.records  # Columns are only counted.
         return {
             "records": meter.records,
-            "bytes": meter.byte_count,
+            "bytes": meter.byte_count if is_weighed else None,
             "seconds": round(self.seconds, 6),
             "records_per_second": round(meter.records / seconds, 1),
-            "mb_per_second": round(meter.byte_count / seconds / 1e6, 3),
+            "mb_per_second": round(meter.byte_count / seconds / 1e6, 3) if is_weighed else None,
             "latency_ms": _latency_facts(meter.latencies),
             "interrupted": self.is_interrupted,
         }
