@@ -76,6 +76,14 @@ class Cluster:
         self.write(topic, [b"v%d" % number for number in range(count)], partitions)
         return topic
 
+    def timed(self) -> str:
+        """A topic with the values v0 to v9, one for each of the first seconds of 1970."""
+        topic = self.topic()
+        with Producer(self.address) as producer:
+            for second in range(10):
+                producer.send(topic, b"v%d" % second, timestamp=1000 * second)
+        return topic
+
     def write(self, topic: str, values: Iterable[bytes], partitions: int = 1, **more: Any) -> None:
         """Deal values to partitions in turn."""
         with Producer(self.address, **more) as producer:

@@ -17,10 +17,8 @@ from millstream.errors import (
     InvalidArgument,
     MillstreamError,
     NoOffsetForPartition,
-    OffsetOutOfRange,
     OffsetOutOfRangeWithoutReset,
     SerializationFailed,
-    UnknownTopicOrPartition,
     Wakeup,
 )
 from tests.behaviours.clusters import at
@@ -29,15 +27,6 @@ from tests.behaviours.polling import PATIENCE, read, read_async, reader, values
 if TYPE_CHECKING:
     from millstream import ConsumerRecord
     from tests.behaviours.clusters import Cluster
-
-
-def timed(cluster: Cluster) -> str:
-    """A topic with ten records, one each second of 1970."""
-    topic = cluster.topic()
-    with Producer(cluster.address) as producer:
-        for second in range(10):
-            producer.send(topic, b"v%d" % second, timestamp=1000 * second)
-    return topic
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
@@ -129,7 +118,7 @@ def test_a_poll_that_finds_nothing_ends_in_time(cluster: Cluster) -> None:
 
 
 def test_seeking_by_offset_time_and_ends(cluster: Cluster) -> None:
-    topic = timed(cluster)
+    topic = cluster.timed()
     (partition,) = at(topic)
 
     with reader(cluster, topic) as consumer:
@@ -151,7 +140,7 @@ def test_seeking_by_offset_time_and_ends(cluster: Cluster) -> None:
 
 
 def test_ends_times_and_lag(cluster: Cluster) -> None:
-    topic = timed(cluster)
+    topic = cluster.timed()
     (partition,) = at(topic)
 
     with reader(cluster, topic) as consumer:
@@ -341,42 +330,8 @@ def test_interceptors_see_records_and_commits(cluster: Cluster) -> None:
     assert [each[partition].offset for each in committed] == [4]
 
 
-def test_columns_instead_of_records(cluster: Cluster) -> None:
-    topic = cluster.filled(50, partitions=2)
-
-    with reader(cluster, topic, 0, 1) as consumer:
-        rows: list[tuple[int, bytes]] = []
-        while len(rows) < 50:
-            batch = consumer.poll_arrow(PATIENCE, columns=["partition", "value"])
-            assert batch is not None
-            table = batch.to_arrow()
-            assert table.schema.names == ["partition", "value"]
-            rows += zip(*(table[name].to_pylist() for name in table.schema.names), strict=True)
-        assert consumer.poll_arrow(0.1) is None
-
-    assert sorted(rows) == sorted((n % 2, b"v%d" % n) for n in range(50))
-
-
-def test_a_whole_topic_or_a_part_of_it_as_a_table(cluster: Cluster) -> None:
-    topic = timed(cluster)
-
-    whole = read_topic(cluster.address, topic).to_arrow()
-    by_offset = read_topic(cluster.address, topic, start=5, end=8, columns=["offset"]).to_arrow()
-    by_time = read_topic(
-        cluster.address, topic, start=datetime.fromtimestamp(7.5, UTC), columns=["value"]
-    ).to_arrow()
-
-    assert whole["value"].to_pylist() == [b"v%d" % number for number in range(10)]
-    assert by_offset["offset"].to_pylist() == [5, 6, 7]
-    assert by_time["value"].to_pylist() == [b"v8", b"v9"]
-    with pytest.raises(OffsetOutOfRange):
-        read_topic(cluster.address, topic, start=11)
-    with pytest.raises(UnknownTopicOrPartition):
-        read_topic(cluster.address, "nowhere")
-
-
 def test_the_asyncio_twin_reads_seeks_and_wakes(cluster: Cluster) -> None:
-    topic = timed(cluster)
+    topic = cluster.timed()
     (partition,) = at(topic)
 
     async def main() -> None:
