@@ -73,6 +73,7 @@ simulate: setup ## Run seeded simulations with faults: make simulate SEEDS=2000 
 	$(BIN)/python -m tests.simulation.storage.cleaner_run --seeds $(SEEDS) --start $(START)
 	$(BIN)/python -m tests.simulation.raft.run --seeds $(SEEDS) --start $(START)
 	$(BIN)/python -m tests.simulation.coordinator.run --seeds $(SEEDS) --start $(START)
+	$(BIN)/python -m tests.simulation.membership.run --seeds $(SEEDS) --start $(START)
 	$(BIN)/python -m tests.simulation.producer.run --seeds $(SEEDS) --start $(START)
 	$(BIN)/python -m tests.simulation.clients.reading_run --seeds $(SEEDS) --start $(START)
 	$(BIN)/python -m tests.simulation.clients.transactions_run --seeds $(SEEDS) --start $(START)

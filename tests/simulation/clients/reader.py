@@ -33,6 +33,7 @@ class Reader:
         self._random = random
         self.selector = SimSelector(brokers, clock, Random(random.random()))
         self.selector.delay_ms_max = random.choice([0, 2, 20])
+        self.selector.late_ms_max = random.choice([0, 10, 1_000])
         self._prefetch_bytes = random.choice([500, 20_000, 1 << 20])
         config = settings_from_kwargs(
             ConsumerConfig,

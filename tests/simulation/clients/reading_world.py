@@ -37,6 +37,7 @@ class ReadingWorld:
         self.brokers.hints = self.brokers.reading.hints = random.random() < 0.5
         self.selector = SimSelector(self.brokers, self.clock, Random(random.random()))
         self.selector.delay_ms_max = random.choice([0, 2, 20])
+        self.selector.late_ms_max = random.choice([0, 10, 1_000])
         self.core = ProducerCore(
             ProducerConfig(
                 bootstrap_servers=("broker-1:9092",),

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from millstream.client.futures import Waiter
 
 END_MS = 36_000_000
+LATE_MS_MAX = 1_000
 
 
 class Fate(Enum):
@@ -91,6 +92,8 @@ class TransactionWorld:
             self._transact()
         self.has_faults = False
         self.faults.end()
+        # A late request of an older producer would shut out the last one.
+        self._until_ms(self.clock.monotonic_ms() + 2 * LATE_MS_MAX)
         self._open_producer()
         self._transact()
         assert self.fates[-1] is not Fate.UNKNOWN, "without faults every end is told"
@@ -103,6 +106,9 @@ class TransactionWorld:
         """A newer producer with the same id; the older ones are shut out, but do not know yet."""
         selector = SimSelector(self.brokers, self.clock, Random(self.random.random()))
         selector.delay_ms_max = self.random.choice([0, 2, 20])
+        if self.brokers.transactions.is_implicit:
+            # In the first version a late request can end the next transaction: KIP-890 says why.
+            selector.late_ms_max = self.random.choice([0, LATE_MS_MAX])
         selector.break_chance = self.break_chance if self.has_faults else 0.0
         core = ProducerCore(
             ProducerConfig(
@@ -206,6 +212,9 @@ class TransactionWorld:
         while not is_reached():
             assert self.clock.monotonic_ms() < limit_ms, "it does not come to an end"
             self._turn()
+
+    def _until_ms(self, time_ms: int) -> None:
+        self._until(lambda: self.clock.monotonic_ms() >= time_ms)
 
     def _finish(self, waiter: Waiter[None]) -> None:
         self._until(waiter.done)

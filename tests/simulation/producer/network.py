@@ -42,6 +42,9 @@ class SimSelector:
         self._is_woken = False
         self.delay_ms_max = 5
         self.break_chance = 0.0
+        self.late_ms_max = 0
+        """How long a request may lie at a broker after its connection broke: it is done all the
+        same, perhaps after what came over the next connection."""
 
     def at(self, time_ms: int, action: Callable[[], None]) -> None:
         """Let something happen at a time."""
@@ -72,6 +75,8 @@ class SimSelector:
             node = self._nodes[connection_id]
             if node in self._cluster.down or fate < 0.5:
                 self._lose(connection_id)
+                if self.late_ms_max and fate < 0.25:
+                    self._do_late(node, frame)
                 return
             header, request = decode_request(frame)
             version = header.request_api_version
@@ -87,6 +92,14 @@ class SimSelector:
             self.at(back_ms, lambda: self._receive(connection_id, encoded))
 
         self.at(arrival_ms, arrive)
+
+    def _do_late(self, node: int, frame: bytes) -> None:
+        def act() -> None:
+            if node not in self._cluster.down:
+                header, request = decode_request(frame)
+                self._cluster.handle(node, request, header.request_api_version)
+
+        self.at(self._clock.monotonic_ms() + self._random.randint(0, self.late_ms_max), act)
 
     def close(self, connection_id: int) -> None:
         """No event follows."""

@@ -44,6 +44,7 @@ class ProducerWorld:
         self.cluster.hints = random.random() < 0.5
         self.selector = SimSelector(self.cluster, self.clock, Random(random.random()))
         self.selector.delay_ms_max = random.choice([0, 2, 20])
+        self.selector.late_ms_max = random.choice([0, 10, 1_000])
         self.config = ProducerConfig(
             bootstrap_servers=("broker-1:9092",),
             linger_ms=random.choice([0, 1, 5]),
