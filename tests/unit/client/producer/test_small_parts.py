@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import Counter
 from datetime import UTC, datetime
@@ -248,6 +249,17 @@ class TestDispatcher:
 
         assert dispatcher.drain(0)
         dispatcher.stop(0)
+
+    def test_a_callback_that_exits_ends_neither_the_thread_nor_the_others(self) -> None:
+        dispatcher = DispatcherThread("does-not-exit")
+        called: list[int] = []
+
+        dispatcher.submit(sys.exit, 1)
+        dispatcher.submit(called.append, 1)
+
+        assert dispatcher.drain(10)
+        assert called == [1]
+        dispatcher.stop(10)
 
     def test_a_callback_does_not_wait_for_itself(self) -> None:
         dispatcher = DispatcherThread("drains-itself")
