@@ -216,6 +216,35 @@ def test_patterns_find_topics_that_come_later(cluster: Cluster, protocol: str) -
         follow(pattern, number)
 
 
+def test_another_subscription_replaces_the_first(cluster: Cluster, protocol: str) -> None:
+    first, second = cluster.filled(5), cluster.filled(3)
+
+    with member(
+        cluster, first, group=cluster.new_name("g"), group_protocol=protocol, max_poll_records=1
+    ) as consumer:
+        assert {each.topic for each in read(consumer, 1)} == {first}
+        consumer.subscribe([second])
+        assert consumer.subscription() == {second}
+        records: list[ConsumerRecord] = []
+        poll_until(lambda: consumer.assignment() == set(at(second)), consumer, seen=records)
+        # Until then the first is still its own, and may go on.
+        records = [each for each in records if each.topic == second]
+        poll_until(lambda: len(records) >= 3, consumer, seen=records)
+
+    assert {each.topic for each in records} == {second}
+
+
+def test_a_pattern_for_everything_leaves_internal_topics_out(cluster: Cluster) -> None:
+    topic = cluster.topic()
+
+    with member(
+        cluster, group=cluster.new_name("g"), group_protocol="classic", metadata_max_age=0.3
+    ) as consumer:
+        consumer.subscribe(pattern=re.compile(".*"))
+        poll_until(lambda: topic in consumer.subscription(), consumer)
+        assert not {each for each in consumer.subscription() if each.startswith("__")}
+
+
 def test_a_static_member_comes_back_to_its_partitions(cluster: Cluster, protocol: str) -> None:
     if cluster.name == "kafka-2.1":
         cluster.require("static members")

@@ -80,6 +80,21 @@ def test_closing_leaves_neither_thread_nor_socket(
     eventually(lambda: len(open_files()) <= len(files))
 
 
+@pytest.mark.filterwarnings("ignore:.*was not closed:ResourceWarning")
+def test_a_client_that_is_forgotten_ends_its_threads(
+    kind: Kind, millstream_broker: EmbeddedBroker, millstream_topic: TopicFactory
+) -> None:
+    topic = millstream_topic()
+    threads = client_threads()
+    client = kind.make(millstream_broker.bootstrap_servers, topic)
+    kind.use_once(client, topic)
+
+    del client
+    gc.collect()
+
+    eventually(lambda: not client_threads() - threads)
+
+
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_forked_child_is_told_and_does_no_harm(
     kind: Kind, millstream_broker: EmbeddedBroker, millstream_topic: TopicFactory

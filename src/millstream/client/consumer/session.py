@@ -110,6 +110,7 @@ class ConsumerSession:
         self._arrow = ArrowRecordsBuilder()
         name = config.client_id or f"consumer-{next(_numbers)}"
         self.thread = IoThread(self.runtime, f"millstream-{name}")
+        self.thread.stop_when_collected(self)
         if selector is None:
             self.thread.start()
 
