@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "spare_memory.h"
 #include "wire.h"
 
 #define MS_BUFFER_SIZE_MIN 64
@@ -78,8 +79,8 @@ static inline int ms_reserve(ms_buffer *buffer, int64_t size)
         capacity = buffer->hint;
     if (capacity < MS_BUFFER_SIZE_MIN)
         capacity = MS_BUFFER_SIZE_MIN;
-    void *data = PyMem_RawRealloc(buffer->data, (size_t)capacity);
-    if (!data)
+    void *data = buffer->data ? NULL : ms_spare_take(capacity, &capacity);
+    if (!data && !(data = PyMem_RawRealloc(buffer->data, (size_t)capacity)))
         return 0;
     buffer->data = (uint8_t *)data;
     buffer->capacity = capacity;
@@ -358,7 +359,7 @@ static ms_columns ms_expect_columns(const ms_columns *last)
 static void ms_free_strings(ms_strings *strings)
 {
     PyMem_RawFree(strings->ends.data);
-    PyMem_RawFree(strings->bytes.data);
+    ms_spare_keep(strings->bytes.data, strings->bytes.capacity);
     PyMem_RawFree(strings->validity.data);
 }
 

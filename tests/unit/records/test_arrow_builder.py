@@ -69,6 +69,23 @@ def taken(records: Any) -> Any:
     return batch
 
 
+def test_memory_that_is_used_again_is_nobodys(kernel: Any) -> None:
+    builder = kernel.ArrowRecordsBuilder()
+    kept = []
+    for number in range(12):
+        value = bytes([65 + number]) * 100_000
+        rows = [(0, None, value)] * 15
+        builder.append(body_of(kernel, rows), len(rows), 0, 0)
+        batch = taken(builder.finish())
+        assert batch["value"].to_pylist() == [value] * 15
+        if number % 3 == 0:
+            kept.append((batch, value))
+        del batch
+
+    for batch, value in kept:
+        assert batch["value"].to_pylist() == [value] * 15
+
+
 def test_the_columns_are_those_of_a_record(kernel: Any) -> None:
     batch = taken(built(kernel, ROWS))
 
