@@ -246,7 +246,7 @@ class Confluent:
 
     def columns_pyarrow(self, topic: str, size: int, count: int) -> int:
         """Read all as pyarrow tables."""
-        import pyarrow  # type: ignore[import-untyped]
+        import pyarrow
 
         return self._lists(topic, count, lambda found: pyarrow.table(_columns(found)).num_rows)
 

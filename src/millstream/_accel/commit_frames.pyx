@@ -23,7 +23,7 @@ cdef enum:
     TOPIC_IDS_SINCE = 10
     TOPIC_ID_SIZE = 16
     NO_LEADER_EPOCH = -1
-    # What an answer has in front of its topics is longer than what a request has, by less than this.
+    # What an answer has in front of its topics is longer than that of a request, by less than this.
     ANSWER_HEAD_MAX = 32
 
 cdef struct Reader:

@@ -142,7 +142,8 @@ def write_single(
     return PyBytes_FromStringAndSize(<const char*>head, size)
 
 
-cdef int64_t read_fully(int descriptor, uint8_t* p, int64_t length, int64_t position) noexcept nogil:
+cdef int64_t read_fully(
+        int descriptor, uint8_t* p, int64_t length, int64_t position) noexcept nogil:
     """How many bytes there were, or -1."""
     cdef int64_t got = 0
     cdef ssize_t count

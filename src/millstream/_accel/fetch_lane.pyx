@@ -1,10 +1,10 @@
 # cython: language_level=3, freethreading_compatible=True
 # cython: boundscheck=False, wraparound=False, cdivision=True
-"""Fetch from the frame to the place of its records; what `FetchHandler.handle` does at its shortest.
+"""Fetch from the frame to the place of its records; as `FetchHandler.handle` at its shortest.
 
-`millstream.replica.fetch_lane` makes one for a broker. It takes what `SingleFetches.fetch_one` takes,
-where the log's file and its index are open already: a request in a session about one partition that
-has records. It leaves the session as that does, and reads nothing but the index and the heads of a
+`millstream.replica.fetch_lane` makes one for a broker. It takes what `SingleFetches.fetch_one`
+takes, where the log's file and its index are open already: a request in a session about one
+partition that has records. It leaves the session as that does, and reads nothing but the index and the heads of a
 few batches. Everything else is declined before anything was changed, and goes through `KafkaApis`.
 """
 

@@ -5,8 +5,8 @@
 `millstream.network.selection` gives it the plain connections of a processor where this was built
 and the system has epoll; others stay with the loop's own transports. A `Selector` reads all sockets
 that are ready in a turn, offers whole frames to the listener's `ExpressHandler`, commits what was
-staged, and answers each connection with one `send`; answers with records leave at once. Whatever is not that simple is left to the
-connection's `KafkaChannel`, which sees it as if a transport had read it.
+staged, and answers each connection with one `send`; answers with records leave at once. What is
+not that simple is the `KafkaChannel`'s, which sees it as if a transport had read it.
 """
 
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
@@ -358,7 +358,7 @@ cdef class Selector:
             return False
         self._requests += 1
         # The descriptor stays open for as long as somebody refers to the file.
-        file = reader.file
+        _file = reader.file
         with nogil:
             sent = ms_send_answer(transport.descriptor, &answer, self._records)
         if sent < ms_answer_size(&answer):
