@@ -4,8 +4,9 @@
 
 `millstream.replica.fetch_lane` makes one for a broker. It takes what `SingleFetches.fetch_one`
 takes, where the log's file and its index are open already: a request in a session about one
-partition that has records. It leaves the session as that does, and reads nothing but the index and the heads of a
-few batches. Everything else is declined before anything was changed, and goes through `KafkaApis`.
+partition that has records. It leaves the session as that does, and reads nothing but the index and
+the heads of a few batches. Everything else is declined before anything was changed, and goes
+through `KafkaApis`.
 """
 
 from cpython.bytes cimport (
