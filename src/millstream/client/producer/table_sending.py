@@ -26,8 +26,7 @@ SLICE_ROWS: Final = 1 << 15
 and a partition's share of them is about a batch, which is how long the accumulator is kept busy."""
 BYTES_AHEAD: Final = 4 << 20
 """How much of a table is in full batches that are not acknowledged, for each broker. That keeps its
-connection busy; more would only be memory that no cache holds, and filling that costs half as much
-again."""
+connection busy; more would only be memory that is far from the caches, which is slower to fill."""
 PACE_SECONDS_MAX: Final = 1.0
 """How long a table waits for that. Brokers that take longer are not waited for: then the rest of
 the table goes as far as memory does, as records do."""
