@@ -71,8 +71,6 @@ class ClassicGroup:
         """Members of the generation that have not asked for their assignment."""
         self.has_new_member = False
         """Whether somebody joined since the first rebalance was last put off."""
-        self.awaits_pending = False
-        """Whether the first rebalance waits only for those who were told their id."""
         self.awaiting_count = 0
         self._supporters: Counter[str] = Counter()
         self._topics: frozenset[str] | None = None

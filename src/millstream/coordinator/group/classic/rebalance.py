@@ -7,7 +7,7 @@ a group that became empty. What members are told goes to `answers`.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from millstream.coordinator.decision import CoordinatorRecord, Decision
 from millstream.coordinator.group.classic.group import JOIN, SYNC
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 Records: TypeAlias = tuple[CoordinatorRecord, ...]
 
-PENDING_WAIT_MS: Final = 100
-"""How long the first generation of a group waits for members that have an id and nothing more."""
 _IN_GENERATION = (ClassicState.STABLE, ClassicState.COMPLETING_REBALANCE)
 
 
@@ -141,7 +139,7 @@ class Rebalancer:
 
     def maybe_complete(self, group: ClassicGroup, now: Moment) -> Records:
         """End the joining if everybody is there; the first rebalance takes its time."""
-        if group.previous_state is ClassicState.EMPTY and not group.awaits_pending:
+        if group.previous_state is ClassicState.EMPTY:
             return ()
         return self._complete_if_all_joined(group, now)
 
@@ -153,28 +151,19 @@ class Rebalancer:
     def _put_off_first(
         self, group: ClassicGroup, delay_ms: int, remaining_ms: int, now_ms: int
     ) -> None:
-        group.has_new_member = group.awaits_pending = False
+        group.has_new_member = False
         action = partial(self._end_first, group, delay_ms, remaining_ms)
         self._timers.set((group, JOIN), now_ms + delay_ms, action)
 
     def _end_first(
         self, group: ClassicGroup, delay_ms: int, remaining_ms: int, now: Moment
     ) -> Decision[None]:
-        """The first rebalance ends when for a while nobody new came, or at the latest.
-
-        Who has just been told its id is on its way, and would make everybody join again: it is
-        waited for, though not for long.
-        """
+        """The first rebalance ends when for a while nobody new came, or at the latest."""
         if group.state is not ClassicState.PREPARING_REBALANCE:
             return Decision(None)
         if group.has_new_member and remaining_ms:
             again_ms = min(self._config.group_initial_rebalance_delay_ms, remaining_ms)
             self._put_off_first(group, again_ms, max(remaining_ms - delay_ms, 0), now.now_ms)
-            return Decision(None)
-        if group.pending_ids:
-            group.awaits_pending = True
-            deadline_ms = now.now_ms + PENDING_WAIT_MS
-            self._timers.set((group, JOIN), deadline_ms, partial(self._end_joining, group))
             return Decision(None)
         return self._end_joining(group, now)
 

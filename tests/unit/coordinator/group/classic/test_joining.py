@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from millstream.coordinator.group.classic.rebalance import PENDING_WAIT_MS
 from millstream.coordinator.group.config import GroupConfig
 from millstream.errors import (
     GroupMaxSizeReached,
@@ -166,34 +165,6 @@ def test_without_a_delay_the_first_rebalance_is_over_at_once() -> None:
     world.pass_ms(0)
 
     assert only(member.joins).generation_id == 1
-
-
-def test_the_first_generation_waits_for_those_who_were_told_their_id() -> None:
-    world = World(GroupConfig(group_initial_rebalance_delay_ms=0))
-    first, second = Member(world, "a"), Member(world, "b")
-    second.ask_to_join()
-    first.join()
-    world.pass_ms(0)
-    assert first.joins == []
-
-    second.join()
-
-    assert only(first.joins).generation_id == only(second.joins).generation_id == 1
-    assert len(world.classic().members) == 2
-
-
-def test_the_first_generation_does_not_wait_long_for_them() -> None:
-    world = World(GroupConfig(group_initial_rebalance_delay_ms=0))
-    first, second = Member(world, "a"), Member(world, "b")
-    second.ask_to_join()
-    first.join()
-    world.pass_ms(PENDING_WAIT_MS - 1)
-    assert first.joins == []
-
-    world.pass_ms(1)
-
-    assert only(first.joins).generation_id == 1
-    assert list(world.classic().members) == [first.member_id]
 
 
 def test_the_first_generation_does_not_wait_for_an_id_that_is_given_up() -> None:
