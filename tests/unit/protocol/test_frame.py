@@ -181,3 +181,9 @@ def test_a_frame_too_short_for_a_header_is_refused() -> None:
         decode_request(b"\0\0\0")
     with pytest.raises(DecodeError, match="RequestHeader v1 field correlation_id"):
         decode_request(b"\0\0\0\3\0")
+
+
+def test_tagged_fields_in_the_header_of_a_response_are_passed_over() -> None:
+    header = b"\0\0\0\x2a" + b"\x01\x05\x02ab"  # One field, with tag 5 and two bytes.
+
+    assert decode_response_header(header + b"body", ApiKey.FETCH, 16) == (42, len(header))
