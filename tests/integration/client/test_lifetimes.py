@@ -226,6 +226,8 @@ BLOCKING_CALLS: dict[str, Callable[[str], object]] = {
 def interrupted(run: Callable[[], object]) -> None:
     """Press Ctrl-C while something waits, which must end it at once and leave no thread."""
     threads = client_threads()
+    # Whatever this process has done with the signal before: here it is as a user's program has it.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
     timer.start()
     try:
@@ -233,6 +235,7 @@ def interrupted(run: Callable[[], object]) -> None:
             run()
     finally:
         timer.join()
+        signal.signal(signal.SIGINT, before)
     gc.collect()
     eventually(lambda: not client_threads() - threads)
 
