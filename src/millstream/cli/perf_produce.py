@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 _TURN_S_MAX: Final = 0.1
 """How long a turn waits, so that Ctrl-C and the progress are not kept waiting."""
-_SOON_S: Final = 0.001
 
 
 class Acknowledged(NamedTuple):
@@ -151,9 +150,6 @@ class ProduceLoad:
             except DeliveryFailed as failed:
                 raise self._explained(failed.errors[0]) from failed
         self._count_acknowledged()
-        if self.meter.records < self._sent:
-            time.sleep(_SOON_S)  # A last word is on its way from the producer's thread.
-            return True
         return False
 
     def _send(self, departure: Departure) -> None:

@@ -230,7 +230,7 @@ class ProducerBatch(BatchOutcome):
             assert not self.is_done, "a batch ends once"
             self.base_offset = base_offset
             self.log_append_time = log_append_time
-            self.is_done = True
+            self._end()
         self._tell()
 
     def fail(self, error: MillstreamError, record_errors: Mapping[int, str] | None = None) -> None:
@@ -239,34 +239,31 @@ class ProducerBatch(BatchOutcome):
             assert not self.is_done, "a batch ends once"
             self.error = error
             self.record_errors = record_errors or {}
-            self.is_done = True
             self._see_told()
             self._completions.note_failure(self)
+            self._end()
         self._tell()
+
+    def _end(self) -> None:
+        """With the lock. Whoever knows the end may wait for the callbacks, so they come with it."""
+        self.is_done = True
+        told, self.told = self.told, []
+        if told:
+            self._completions.dispatcher.submit(tell_all, told, log_failure)
+        parent = self._parent
+        if parent is not None:
+            parent._parts_left -= 1
+            if not parent._parts_left:
+                parent._end()
 
     def _tell(self) -> None:
         self.records = None
-        self.writer = None
         with self._completions.lock:
             listeners, self._listeners = self._listeners, []
-            told, self.told = self.told, []
-        try:
-            if told:
-                self._completions.dispatcher.submit(tell_all, told, log_failure)
-        finally:
-            # Whoever waits for the end may then wait for the callbacks, so these come first.
-            for listener in listeners:
-                listener()
-        if self._parent is not None:
-            self._parent._end_part()
-
-    def _end_part(self) -> None:
-        with self._completions.lock:
-            self._parts_left -= 1
-            if self._parts_left:
-                return
-            self.is_done = True
-        self._tell()
+        for listener in listeners:
+            listener()
+        if self._parent is not None and self._parent.is_done:
+            self._parent._tell()
 
     # ---- who waits for it ----
 
@@ -280,8 +277,6 @@ class ProducerBatch(BatchOutcome):
 
     def wait(self, timeout_s: float | None) -> bool:
         """Wait for the end; False if it did not come in time."""
-        if self.is_done:
-            return True
         event = threading.Event()
         return not self.listen(event.set) or event.wait(timeout_s)
 

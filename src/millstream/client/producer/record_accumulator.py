@@ -333,6 +333,7 @@ class RecordAccumulator(BatchFilling):
             self._incomplete.pop(batch, None)
             granted = self._pool.release(batch.reserved)
             batch.reserved = 0
+        batch.writer = None
         for each in granted:
             each.wake()
 

@@ -92,12 +92,10 @@ class Settlement:
                 lane.retries.remove(batch)
             if self._numbering is not None:
                 self._numbering.on_failed(lane, batch, is_refused=is_refused)
+        batch.fail(error, record_errors)  # type: ignore[arg-type]  # As an Outcome has them.
         self._accumulator.finish(batch)
-        try:
-            if self.transaction is not None:
-                self.transaction.on_batch_failed(error)
-        finally:
-            batch.fail(error, record_errors)  # type: ignore[arg-type]  # As an Outcome has them.
+        if self.transaction is not None:
+            self.transaction.on_batch_failed(error)
 
     def expire(self, now_ms: int) -> int | None:
         """Give up what was not acknowledged in time; when the next batch will be late."""
@@ -122,8 +120,9 @@ class Settlement:
         base_offset = outcome.base_offset if outcome.error is None else -1
         if self._numbering is not None:
             self._numbering.on_acked(lane, batch, base_offset)
-        self._accumulator.finish(batch)
         batch.complete(base_offset, outcome.log_append_time)
+        # After its end: who flushes waits for what the accumulator still knows.
+        self._accumulator.finish(batch)
 
     def _split(self, lane: Lane, batch: ProducerBatch) -> None:
         parts = batch.split()

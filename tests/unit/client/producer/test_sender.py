@@ -29,6 +29,17 @@ def values(desk: Desk, partition: int = 0) -> list[bytes]:
     return desk.cluster.partitions[partition].values
 
 
+class TellingDispatcher:
+    """Writes down how many batches were not done when callbacks came."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self.incomplete_counts: list[int] = []
+
+    def submit(self, function: object, *arguments: object) -> None:
+        self.incomplete_counts.append(self._desk.core.accumulator.incomplete_count)
+
+
 @pytest.mark.parametrize("error", [NotEnoughReplicas, RequestTimedOut, CorruptMessage])
 def test_what_may_go_away_is_tried_again_with_growing_waits(error: type) -> None:
     desk = Desk()
@@ -125,6 +136,25 @@ def test_without_idempotence_a_large_batch_is_split_too() -> None:
     desk.turn(lambda: all(each.done() for each in deliveries))
 
     assert [each.result(0).offset for each in deliveries] == list(range(20))
+
+
+@pytest.mark.parametrize("fate", ["arrives", "is split", "is lost"])
+def test_who_flushes_finds_every_callback_handed_on(fate: str) -> None:
+    desk = Desk(linger_ms=50)
+    if fate == "is split":
+        desk.cluster.batch_bytes_max = 100
+    elif fate == "is lost":
+        desk.cluster.refuse("Produce", TopicAuthorizationFailed)
+    told = TellingDispatcher(desk)
+    desk.core.completions.dispatcher = told
+    deliveries = [desk.append(b"%d" % number * 50) for number in range(2)]
+    for each in deliveries:
+        each.add_done_callback(print)
+    desk.turn(lambda: not desk.core.accumulator.incomplete_count)
+
+    # The accumulator still knew of a batch when its callbacks were handed on.
+    assert told.incomplete_counts == [1]
+    assert all(each.done() for each in deliveries)
 
 
 def test_records_that_are_wrong_are_told_one_by_one() -> None:
