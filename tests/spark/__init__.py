@@ -1,0 +1,1 @@
+"""Real Spark on a real broker: the source, the sink, sessions, pipelines and their connectors."""
