@@ -1,0 +1,3 @@
+from millstream.records.plain.arrow_reader import ArrowChunk
+
+def fold_rows(chunk: ArrowChunk, topic: bytes) -> tuple[int, int]: ...
