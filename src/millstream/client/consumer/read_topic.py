@@ -123,7 +123,9 @@ class TopicRead:
         self.spans = {each.partition: span for each, span in spans.items()}
         wanted = {each: span for each, span in spans.items() if span.start < span.end}
         self._left = {self._session.to_wire(each): span.end for each, span in wanted.items()}
-        self._session.assign_at({each: AtOffset(span.start) for each, span in wanted.items()})
+        self._session.assign_at(
+            {each: AtOffset(span.start, until=span.end) for each, span in wanted.items()}
+        )
 
     def _partitions(self, wanted: Collection[int] | None) -> list[int]:
         count = perform(

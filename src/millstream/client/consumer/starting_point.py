@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 
 from millstream.config.durations import duration_ms
 from millstream.errors import InvalidArgument, InvalidConfig
+from millstream.types import INT64_MAX
 
 LATEST_TIMESTAMP: Final = -1
 """ListOffsets' word for the end of a log."""
@@ -31,6 +32,8 @@ class AtOffset:
 
     offset: int
     leader_epoch: int = -1
+    until: int = INT64_MAX
+    """Nothing is asked for from this offset on; for reads that have an end."""
 
 
 @dataclass(frozen=True, slots=True)

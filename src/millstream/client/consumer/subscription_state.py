@@ -11,6 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from millstream.client.consumer.starting_point import AtCommitted, AtOffset
+from millstream.types import INT64_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,6 +42,8 @@ class PartitionState:
     """Where to begin, until that is an offset."""
     offset: int = -1
     """The next offset to ask for."""
+    until: int = INT64_MAX
+    """Where to stop asking."""
     last_epoch: int = -1
     """The leader epoch of the record before it."""
     validated_epoch: int = -1
@@ -63,7 +66,9 @@ class PartitionState:
         self.not_before_ms = 0
         self.failures = 0
         self.preferred_replica = -1
+        self.until = INT64_MAX
         if isinstance(target, AtOffset):
+            self.until = target.until
             self.place(target.offset, target.leader_epoch)
         elif isinstance(target, AtCommitted):
             self.phase = Phase.AWAITING_COMMITTED
@@ -81,7 +86,8 @@ class PartitionState:
     @property
     def is_fetchable(self) -> bool:
         """Whether records may be asked for."""
-        return self.phase is Phase.FETCHING and not self.is_paused and not self.is_leaving
+        is_wanted = self.offset < self.until and not self.is_paused and not self.is_leaving
+        return is_wanted and self.phase is Phase.FETCHING
 
 
 class SubscriptionState:

@@ -29,6 +29,23 @@ def test_what_is_written_later_arrives() -> None:
     assert world.poll() == [b"b"]
 
 
+def test_nothing_is_asked_for_from_the_end_of_a_bounded_read_on() -> None:
+    world = ConsumerWorld()
+    world.brokers.add_topic("orders")
+    world.brokers.logs[P0].append(b"a")
+    world.brokers.logs[P0].append(b"b")
+    world.session.assign_at({P0: AtOffset(0, until=2)})
+    assert world.poll_until(2) == [b"a", b"b"]
+
+    world.run_for(2_000)
+    fetch_count = len(world.brokers.fetches())
+    world.run_for(2_000)
+
+    assert len(world.brokers.fetches()) == fetch_count
+    world.seek(P0, AtOffset(1))
+    assert world.poll() == [b"b"]
+
+
 def test_a_session_says_only_what_has_changed() -> None:
     world = ConsumerWorld()
     p0, p1 = world.brokers.add_topic("orders", [1, 1])
