@@ -14,6 +14,7 @@ ClientError
 ├── FatalProducerError                  this producer must be closed
 ├── TransactionAborted                  what was sent was not committed
 ├── NoOffsetForPartition, OffsetOutOfRangeWithoutReset, LogTruncation
+├── RecordsLost                         what a Spark query has still to read is gone
 ├── CommitFailed, PollIntervalExceeded  the group went on without this member
 └── Wakeup                              another thread ended the wait
 
@@ -47,6 +48,7 @@ __all__ = [
     "OffsetOutOfRangeWithoutReset",
     "OperationTimeout",
     "PollIntervalExceeded",
+    "RecordsLost",
     "SchemaRegistryError",
     "SerializationFailed",
     "TransactionAborted",
@@ -153,6 +155,10 @@ class NoOffsetForPartition(ClientError):
 
 class OffsetOutOfRangeWithoutReset(ClientError):
     """A position is outside the log and `auto_offset_reset` is "none"."""
+
+
+class RecordsLost(ClientError):
+    """Records that a Spark query has still to read are gone, and `failOnDataLoss` is true."""
 
 
 class LogTruncation(ClientError):
