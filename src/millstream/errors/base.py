@@ -2,6 +2,7 @@
 
 MillstreamError
 ├── InvalidArgument (also a ValueError)     the caller passed a value that cannot be used
+├── SinkRefused                             a batch cannot be written exactly once
 ├── QuorumFault                             the metadata quorum broke a promise: stop the node
 ├── ClientError                             what clients find by themselves, see `client`
 ├── ProtocolError                           bytes or values that are not the protocol

@@ -1,0 +1,150 @@
+"""One task of an exactly-once write, step by step. The order of the steps is the guarantee.
+
+1. `initialize`: take the task's transactional id over. Earlier tries of the same task, dead or
+   alive, can commit nothing from here on; what they had open is aborted, or committed to the end.
+2. `read_markers`: so the marker cannot change any more behind our back. `decide` says what to do.
+3. `produce`: the rows, in a transaction; or `verify`, if they are written.
+4. `write_marker`: in the same transaction.
+5. `commit`.
+
+`TaskWriter` calls it on executors. It never decides anything: that is in `markers`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any, Final
+
+from millstream.client.producer.producer import Producer
+from millstream.errors import MillstreamError
+from millstream.records.fingerprint import Fingerprint, fingerprint_of
+from millstream.spark.marker_reading import read_marker_offsets
+from millstream.spark.markers import (
+    Decision,
+    Marker,
+    TaskIdentity,
+    TaskReport,
+    decide,
+    markers_by_task,
+    verify,
+)
+from millstream.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from millstream.spark.routing import Routing
+    from millstream.spark.sink_options import SinkOptions
+
+ABORT_SECONDS_MAX: Final = 5.0
+"""How long a task that has failed tries to abort, so that readers need not wait for a timeout."""
+
+
+class ExactlyOnceTask:
+    """Writes one task's rows once, whatever happened before."""
+
+    def __init__(
+        self, task: TaskIdentity, execution: str, routing: Routing, options: SinkOptions
+    ) -> None:
+        self.task = task
+        self._execution = execution
+        self._routing = routing
+        self._options = options
+        self._producer: Producer | None = None
+        self._written = Fingerprint()
+        self._marker_topic: str | None = None
+
+    def run(self, batches: Iterable[Any]) -> TaskReport:
+        """Write the rows of some Arrow batches, or see that they are written."""
+        tables = self._tables(batches)
+        first = next(tables, None)
+        if first is None:
+            return TaskReport(self.task.partition, self.task.group)
+        try:
+            report = self._run(_chain(first, tables))
+        except BaseException:
+            self._give_up()
+            raise
+        self._close()
+        return report
+
+    def _run(self, tables: Iterator[tuple[str, Any]]) -> TaskReport:
+        self.initialize()
+        markers = self.read_markers()
+        marker = markers.get(self.task.partition)
+        is_repeated = decide(self.task, marker) is Decision.VERIFY
+        if is_repeated:
+            assert marker is not None
+            rows = self.weigh(tables)
+            verify(self.task, marker, rows, self._options.fingerprint)
+        else:
+            rows = self.produce(tables)
+            self.write_marker()
+            self.commit()
+        saw_others = any(
+            each.batch_id == self.task.batch_id and each.execution != self._execution
+            for each in markers.values()
+        )
+        return TaskReport(self.task.partition, self.task.group, rows, is_repeated, saw_others)
+
+    # ---- the steps ----
+
+    def initialize(self) -> None:
+        """Shut out every earlier try of this task."""
+        settings = {**self._options.client, "transactional.id": self.task.transactional_id}
+        self._producer = Producer.from_config(settings)
+        self._producer.init_transactions()
+
+    def read_markers(self) -> dict[int, Marker]:
+        """What the tasks of this query have written last; this task's own is settled."""
+        offsets = read_marker_offsets(self._open(), self.task.group, self.task.partition)
+        return markers_by_task(self.task.group, offsets)
+
+    def produce(self, tables: Iterable[tuple[str, Any]]) -> Fingerprint:
+        """Send the rows in a transaction, which is begun here."""
+        producer = self._open()
+        producer.begin_transaction()
+        for topic, table in tables:
+            producer.send_batch(topic, table)
+            self._written += fingerprint_of(table, topic)
+            self._marker_topic = self._marker_topic or topic
+        return self._written
+
+    def weigh(self, tables: Iterable[tuple[str, Any]]) -> Fingerprint:
+        """The fingerprint of rows that are not sent."""
+        return sum((fingerprint_of(table, topic) for topic, table in tables), Fingerprint())
+
+    def write_marker(self) -> None:
+        """Tell later tries, if the transaction is committed."""
+        assert self._marker_topic is not None
+        marker = Marker(self.task.batch_id, self._written, self._execution)
+        place = TopicPartition(self._marker_topic, self.task.partition)
+        self._open().send_offsets_to_transaction({place: marker.to_offset()}, self.task.group)
+
+    def commit(self) -> None:
+        """Rows and marker are there from now on, or the next try finds neither."""
+        self._open().commit_transaction()
+
+    # ---- inside ----
+
+    def _tables(self, batches: Iterable[Any]) -> Iterator[tuple[str, Any]]:
+        for batch in batches:
+            yield from self._routing.split(batch)
+
+    def _open(self) -> Producer:
+        assert self._producer is not None
+        return self._producer
+
+    def _close(self) -> None:
+        if self._producer is not None:
+            self._producer.close(ABORT_SECONDS_MAX)
+
+    def _give_up(self) -> None:
+        # What has gone wrong already is not to be covered by what follows from it.
+        with contextlib.suppress(MillstreamError):
+            self._close()
+
+
+def _chain(first: tuple[str, Any], rest: Iterator[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    yield first
+    yield from rest

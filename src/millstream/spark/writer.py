@@ -1,0 +1,133 @@
+"""`.write.format("millstream")`: rows of a batch to topics; and what streams share with it.
+
+`MillstreamDataSource` makes a writer on the driver, Spark sends it to executors and calls `write`
+there once for each task. Rows come and go as Arrow data. With `delivery=at-least-once` a task that
+is tried again writes its rows again; `exactly_once` is the other way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+
+from millstream.client.admin.admin import Admin
+from millstream.client.admin.config import AdminConfig
+from millstream.config import keys_of
+from millstream.errors import InvalidArgument
+from millstream.records.fingerprint import Fingerprint
+from millstream.spark import producers
+from millstream.spark.exactly_once import ExactlyOnceTask
+from millstream.spark.markers import TaskIdentity, TaskReport, audit, markers_by_task
+from millstream.spark.routing import Routing, types_of
+from millstream.spark.sink_options import SinkOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+_QUERY_ID: Final = "sql.streaming.queryId"
+_BATCH_ID: Final = "streaming.sql.batchId"
+
+
+@dataclass
+class SinkMessage(WriterCommitMessage):
+    """What a task tells the driver."""
+
+    report: TaskReport
+
+
+class TaskWriter:
+    """Writes the rows of one task. It is made on the driver, and used on executors."""
+
+    task_class: type[ExactlyOnceTask] = ExactlyOnceTask
+
+    def __init__(self, options: SinkOptions, routing: Routing) -> None:
+        self._options = options
+        self._routing = routing
+        # One for all tasks of a batch that is run: another run of it is told apart by that.
+        self._execution = uuid4().hex[:12]
+
+    def write(self, batches: Iterable[Any]) -> SinkMessage:
+        """Write all rows, and return when they are safe."""
+        context = TaskContext.get()
+        if context is None:
+            raise InvalidArgument("rows are written by tasks of Spark only")
+        if self._options.is_exactly_once:
+            task = self._identity(context)
+            run = self.task_class(task, self._execution, self._routing, self._options)
+            return SinkMessage(run.run(batches))
+        rows = self._write_at_least_once(batches)
+        return SinkMessage(TaskReport(context.partitionId(), fingerprint=Fingerprint(rows)))
+
+    def check(self, batch_id: int, messages: Sequence[SinkMessage | None]) -> None:
+        """On the driver: see that a batch which was begun before is what it is now."""
+        reports = [message.report for message in messages if message is not None]
+        if not any(report.saw_others for report in reports):
+            return
+        group = reports[0].group
+        with Admin.from_config(_settings_of_admin(self._options.client)) as admin:
+            offsets = admin.list_group_offsets([group])[group]
+        audit(batch_id, reports, markers_by_task(group, offsets), self._options.fingerprint)
+
+    def _identity(self, context: Any) -> TaskIdentity:
+        query_id = self._options.write_id or context.getLocalProperty(_QUERY_ID)
+        batch_id: int | str | None = self._options.batch_id
+        if self._options.write_id is None:
+            batch_id = context.getLocalProperty(_BATCH_ID)
+        if query_id is None or batch_id is None:
+            raise InvalidArgument(
+                "Spark does not tell this task which query and batch it writes; "
+                "delivery=exactly-once needs that. Use delivery=at-least-once here"
+            )
+        return TaskIdentity(
+            self._options.transactional_id_prefix, query_id, int(batch_id), context.partitionId()
+        )
+
+    def _write_at_least_once(self, batches: Iterable[Any]) -> int:
+        rows = 0
+        with producers.borrowed(self._options.client) as producer:
+            for batch in batches:
+                for topic, table in self._routing.split(batch):
+                    producer.send_batch(topic, table)
+                    rows += table.num_rows
+            producer.flush()
+        return rows
+
+
+class MillstreamWriter(DataSourceArrowWriter):
+    """The writer of one batch."""
+
+    def __init__(self, options: Mapping[str, Any], schema: Any, overwrite: bool) -> None:
+        refuse_overwriting(overwrite)
+        parsed = SinkOptions.parse(options, is_stream=False)
+        self._batch_id = parsed.batch_id
+        self.tasks = TaskWriter(parsed, Routing.of(types_of(schema), parsed.topic))
+
+    def write(self, iterator: Iterator[Any]) -> SinkMessage:
+        """On an executor: write the rows of a task."""
+        return self.tasks.write(iterator)
+
+    def commit(self, messages: Any) -> None:
+        """On the driver: every task is done."""
+        self.tasks.check(self._batch_id, messages)
+
+    def abort(self, messages: Any) -> None:
+        """On the driver: nothing to undo. What a task has committed stays, and is not repeated."""
+
+
+def _settings_of_admin(client: Mapping[str, str]) -> dict[str, str]:
+    """Those of a producer's settings that every client has."""
+    known = {each.name for each in keys_of(AdminConfig).values()}
+    return {name: value for name, value in client.items() if name in known}
+
+
+def refuse_overwriting(overwrite: bool) -> None:
+    """A topic is only ever appended to."""
+    if overwrite:
+        raise InvalidArgument(
+            "mode overwrite: a topic cannot be overwritten; use mode append, after deleting its "
+            "records with `millstream topics` if they are to go"
+        )
