@@ -32,13 +32,25 @@ from millstream.cli.record_format import (
 from millstream.cli.session import open_session
 from millstream.cli.times import TIME_SYNTAX, parse_time
 from millstream.cli.topic_reader import Span, TopicReader
+from millstream.cli.value_types import (
+    BYTES,
+    KeyType,
+    RegistryUrl,
+    ValueType,
+    as_text,
+    make_sides,
+)
+from millstream.cli.value_types import (
+    as_json as json_values,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import BinaryIO
 
-    from millstream.cli.record_format import Render
+    from millstream.cli.record_format import AnyRecord, Render
     from millstream.cli.session import Session
+    from millstream.cli.value_types import Sides, TypedRecord
     from millstream.client.admin.partitions import IsolationLevel
 
 WAIT_MS: Final = 500
@@ -120,6 +132,9 @@ def consume(
     format_: Format = None,
     encoding: EncodingOption = Encoding.TEXT,
     null: Null = "null",
+    key_type: KeyType = BYTES,
+    value_type: ValueType = BYTES,
+    schema_registry: RegistryUrl = None,
     isolation: IsolationOption = IsolationChoice.READ_UNCOMMITTED,
     environment: Environment = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
@@ -132,7 +147,8 @@ def consume(
 
     Examples: `millstream consume orders --offset -10`,
     `millstream consume orders --follow --from-end -K '\t'`,
-    `millstream consume orders --from-time 2h --json`
+    `millstream consume orders --from-time 2h --json`,
+    `millstream consume orders --value-type avro --schema-registry http://localhost:8081`
     """
     starts = (from_beginning, from_end, offset is not None, from_time is not None)
     if sum(starts) > 1:
@@ -146,6 +162,9 @@ def consume(
     else:
         show = value_show(encoding, null, is_for_terminal=sys.stdout.isatty())
         render = compile_format(format_, show) if format_ else value_lines(show, key_separator)
+    sides = make_sides(key_type, value_type, schema_registry)
+    if not sides.are_plain:
+        render = _typed(render, sides, json_values if as_json else as_text)
     with open_session(bootstrap_server, timeout, environment) as session:
         now_ms = session.clock.wall_ms()
         where = Where(
@@ -159,6 +178,15 @@ def consume(
         )
         read_count = _print_records(session, topic, where, render, count)
     _tell_people(topic, read_count, where)
+
+
+def _typed(render: Render, sides: Sides, form: Callable[[TypedRecord], TypedRecord]) -> Render:
+    """Render what keys and values mean."""
+
+    def render_typed(topic: str, partition: int, record: AnyRecord) -> bytes:
+        return render(topic, partition, form(sides.decoded(topic, partition, record)))
+
+    return render_typed
 
 
 class Where(NamedTuple):

@@ -30,12 +30,22 @@ from millstream.cli.record_text import (
     unescape,
 )
 from millstream.cli.session import open_session
+from millstream.cli.value_types import (
+    BYTES,
+    KeySchema,
+    KeyType,
+    RegistryUrl,
+    ValueSchema,
+    ValueType,
+    make_sides,
+)
 from millstream.errors import DeliveryFailed, MillstreamError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from millstream.cli.session import Session
+    from millstream.cli.value_types import Sides
     from millstream.client.producer.producer import Producer
 
 _READ_BYTES: Final = 1 << 16
@@ -71,40 +81,51 @@ class CompressionChoice(Enum):
 CompressionOption = Annotated[
     CompressionChoice, typer.Option("--compression", "-z", help="How batches are compressed.")
 ]
+Files = Annotated[
+    list[Path] | None, typer.Argument(metavar="FILE", help="Files to read; else stdin.")
+]
+KeySeparator = Annotated[
+    str | None,
+    typer.Option("--key-separator", "-K", metavar="SEP", help="Lines are key SEP value."),
+]
+Key = Annotated[
+    str | None, typer.Option("--key", "-k", metavar="KEY", help="The key of every record.")
+]
+HeaderOption = Annotated[
+    list[str] | None,
+    typer.Option("--header", "-H", metavar="NAME=VALUE", help="For every record; repeatable."),
+]
+NullText = Annotated[
+    str | None,
+    typer.Option("--null", metavar="TEXT", help="A key or value of just this text is null."),
+]
+Input = Annotated[
+    InputFormat,
+    typer.Option("--input", help="`json`: objects with key, value, headers, partition, timestamp."),
+]
+Whole = Annotated[bool, typer.Option("--whole", help="Each file is one record.")]
+FixedPartition = Annotated[
+    int | None,
+    typer.Option("--partition", "-p", help="Where to; else by key, or where there is room."),
+]
 AcksOption = Annotated[AcksChoice, typer.Option("--acks", help="Who must have a record.")]
 
 
 def produce(
     topic: Topic,
-    files: Annotated[
-        list[Path] | None, typer.Argument(metavar="FILE", help="Files to read; else stdin.")
-    ] = None,
-    key_separator: Annotated[
-        str | None,
-        typer.Option("--key-separator", "-K", metavar="SEP", help="Lines are key SEP value."),
-    ] = None,
-    key: Annotated[
-        str | None, typer.Option("--key", "-k", metavar="KEY", help="The key of every record.")
-    ] = None,
-    header: Annotated[
-        list[str] | None,
-        typer.Option("--header", "-H", metavar="NAME=VALUE", help="For every record; repeatable."),
-    ] = None,
-    null: Annotated[
-        str | None,
-        typer.Option("--null", metavar="TEXT", help="A key or value of just this text is null."),
-    ] = None,
-    input_format: Annotated[
-        InputFormat,
-        typer.Option(
-            "--input", help="`json`: objects with key, value, headers, partition, timestamp."
-        ),
-    ] = InputFormat.LINES,
-    whole: Annotated[bool, typer.Option("--whole", help="Each file is one record.")] = False,
-    partition: Annotated[
-        int | None,
-        typer.Option("--partition", "-p", help="Where to; else by key, or where there is room."),
-    ] = None,
+    files: Files = None,
+    key_separator: KeySeparator = None,
+    key: Key = None,
+    header: HeaderOption = None,
+    null: NullText = None,
+    input_format: Input = InputFormat.LINES,
+    key_type: KeyType = BYTES,
+    value_type: ValueType = BYTES,
+    key_schema: KeySchema = None,
+    value_schema: ValueSchema = None,
+    schema_registry: RegistryUrl = None,
+    whole: Whole = False,
+    partition: FixedPartition = None,
     compression: CompressionOption = CompressionChoice.NONE,
     acks: AcksOption = AcksChoice.ALL,
     environment: Environment = None,
@@ -117,7 +138,8 @@ def produce(
     Lines that arrive together travel together. With `--acks all` none arrives twice.
 
     Examples: `echo hello | millstream produce greetings`,
-    `millstream produce orders -K '\t' -z zstd -H source=import orders.tsv`
+    `millstream produce orders -K '\t' -z zstd -H source=import orders.tsv`,
+    `millstream produce orders --value-type avro --value-schema order.avsc orders.jsonl`
     """
     if key is not None and key_separator is not None:
         raise UsageFault("give either --key or --key-separator")
@@ -130,6 +152,7 @@ def produce(
     if key_separator == "":
         raise UsageFault("--key-separator is empty")
     read = parse_json_line if input_format is InputFormat.JSON else parser.parse
+    sides = make_sides(key_type, value_type, schema_registry, key_schema, value_schema)
     with open_session(bootstrap_server, timeout, environment) as session:
         producer = session.producer(
             acks=acks.value,
@@ -138,7 +161,7 @@ def produce(
             buffer_memory=2 * RECORD_BYTES_MAX,
         )
         with producer:
-            writer = TopicWriter(session, producer, topic, partition)
+            writer = TopicWriter(session, producer, topic, partition, sides)
             _produce_all(writer, files or [], read, whole=whole)
     if as_json:
         show_json({"topic": topic, "records": writer.record_count, "bytes": writer.byte_count})
@@ -149,11 +172,17 @@ class TopicWriter:
     """Gives records to a producer and counts those that have arrived."""
 
     def __init__(
-        self, session: Session, producer: Producer, topic: str, partition: int | None = None
+        self,
+        session: Session,
+        producer: Producer,
+        topic: str,
+        partition: int | None,
+        sides: Sides,
     ) -> None:
         self._session = session
         self._producer = producer
         self._topic = topic
+        self._sides = None if sides.are_plain else sides
         session.topic(topic)
         if partition is not None:
             session.partition(topic, partition)
@@ -163,6 +192,8 @@ class TopicWriter:
 
     def add(self, record: NewRecord) -> None:
         """Take a record; it is sent when there are enough, or somebody flushes."""
+        if self._sides is not None:
+            record = self._sides.encoded(self._topic, record)
         partition = self._fixed
         if partition is None and record.partition is not None:
             partition = self._session.partition(self._topic, record.partition).index

@@ -18,10 +18,11 @@ from millstream.cli.record_text import unescape
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from millstream.cli.value_types import TypedRecord
     from millstream.records import Record
     from millstream.records.kernel import ConsumerRecord
 
-    AnyRecord: TypeAlias = Record | ConsumerRecord
+    AnyRecord: TypeAlias = Record | ConsumerRecord | TypedRecord
 
     Render: TypeAlias = Callable[[str, int, AnyRecord], bytes]
     """A record of a topic's partition as it is printed."""
@@ -109,10 +110,13 @@ def record_as_json(record: AnyRecord, encoding: Encoding = Encoding.TEXT) -> dic
     }
 
 
-def bytes_as_json(data: bytes | None, encoding: Encoding = Encoding.TEXT) -> object:
-    """Text as a string; other bytes, or all if asked for, as `{"base64": …}` or `{"hex": …}`."""
-    if data is None:
-        return None
+def bytes_as_json(data: object, encoding: Encoding = Encoding.TEXT) -> object:
+    """Text as a string; other bytes, or all if asked for, as `{"base64": …}` or `{"hex": …}`.
+
+    What is not bytes has a type of its own and stays.
+    """
+    if not isinstance(data, bytes):
+        return data
     if encoding is Encoding.HEX:
         return {"hex": data.hex()}
     if encoding is Encoding.TEXT:

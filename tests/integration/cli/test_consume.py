@@ -16,6 +16,7 @@ from millstream.client.admin import Admin
 from millstream.types import TopicPartition
 from tests.integration.cli.commands import SECONDS_MAX, command_line, run_command
 from tests.integration.node.harness import free_port, running
+from tests.schema_registry import running_registry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -174,3 +175,19 @@ def test_following_survives_a_restart_of_the_broker(tmp_path: Path) -> None:
                 assert process.stdout.readline() == b"after\n"
                 process.send_signal(signal.SIGINT)
                 assert process.communicate(timeout=SECONDS_MAX)[1] == b""
+
+
+def test_values_with_a_type_go_in_and_out_as_json(cluster: Cluster, tmp_path: Path) -> None:
+    schema = tmp_path / "order.avsc"
+    schema.write_text(
+        '{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}'
+    )
+    with running_registry() as registry:
+        typed = ("--value-type", "avro", "--key-type", "int32", "--schema-registry", registry.url)
+        cluster.produce(b'1:{"id": 11}\n', *typed, "--value-schema", str(schema), "-K", ":")
+        (line,) = cluster.consume(*typed, "--json").out.splitlines()
+
+    assert (json.loads(line)["key"], json.loads(line)["value"]) == (1, {"id": 11})
+    refused = cluster.consume("--value-type", "int64")
+    assert refused.code == ExitCode.FAILED
+    assert "at offset 0" in refused.err
