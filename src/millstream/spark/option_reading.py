@@ -95,6 +95,14 @@ def read_options(
     return read
 
 
+def is_true(options: Mapping[str, Any], name: str) -> bool:
+    """Whether an option that is true or false is true, in whichever case its name is written."""
+    return any(
+        key.lower() == name.lower() and _text(value).strip().lower() == "true"
+        for key, value in options.items()
+    )
+
+
 def parse_duration_ms(text: str) -> int:
     """A duration as Spark writes it: 500ms, 30s, 15m, 1h, 2d; milliseconds without a unit."""
     match = _DURATION.fullmatch(text.strip().lower())

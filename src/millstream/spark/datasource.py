@@ -1,0 +1,96 @@
+"""`format("millstream")`: what Spark asks for a schema, readers and writers.
+
+Spark makes one in a process of its own for each query and sends it on to others, so it holds
+options only. The parts are imported where they are used: every Spark session imports this module.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
+
+RECORD_FIELDS: Final = (
+    StructField("key", BinaryType()),
+    StructField("value", BinaryType()),
+    StructField("topic", StringType()),
+    StructField("partition", IntegerType()),
+    StructField("offset", LongType()),
+    StructField("timestamp", TimestampType()),
+    StructField("timestampType", IntegerType()),
+)
+"""The columns of a record, as Spark's own Kafka connector has them."""
+HEADERS_FIELD: Final = StructField(
+    "headers",
+    ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())])),
+)
+
+_PUSHDOWN_WORKER: Final = "pyspark.sql.worker.data_source_pushdown_filters"
+
+
+class MillstreamDataSource(DataSource):
+    """Topics as tables and streams."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What `format` takes."""
+        return "millstream"
+
+    def schema(self) -> StructType:
+        """The columns, unless the user asks for fewer with `schema(...)`."""
+        from millstream.spark.columns import source_schema
+
+        return source_schema(self.options)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """For `spark.read`."""
+        from millstream.spark.batch_reader import FilteringBatchReader, TopicBatchReader
+
+        # Spark refuses a reader that can filter while its setting for that is off, which it is by
+        # default. Only the worker that hands filters over, and never one without the setting,
+        # has this module.
+        takes_filters = _PUSHDOWN_WORKER in sys.modules or _is_main(_PUSHDOWN_WORKER)
+        kind = FilteringBatchReader if takes_filters else TopicBatchReader
+        return kind(self.options, schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """For `spark.readStream`."""
+        from millstream.spark.stream_reader import TopicStreamReader
+
+        return TopicStreamReader(self.options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """For `df.write`."""
+        from millstream.spark.writer import MillstreamWriter
+
+        return MillstreamWriter(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """For `df.writeStream`."""
+        from millstream.spark.stream_writer import MillstreamStreamWriter
+
+        return MillstreamStreamWriter(self.options, schema)
+
+
+def _is_main(module: str) -> bool:
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return spec is not None and spec.name == module
