@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,7 +16,7 @@ from millstream.errors import (
     UnknownTopicOrPartition,
 )
 from tests.behaviours.clusters import at
-from tests.behaviours.polling import read, reader, values
+from tests.behaviours.polling import poll_until, read, reader, values
 
 if TYPE_CHECKING:
     from tests.behaviours.clusters import Cluster
@@ -98,6 +98,23 @@ def test_a_record_that_cannot_be_sent_leaves_nothing_behind(cluster: Cluster) ->
             producer.send(topic, object())
         producer.flush()
         assert producer.send(topic, b"v").result(30.0).offset == 0
+
+
+def test_interceptors_hear_of_commits_that_nobody_asked_for(cluster: Cluster) -> None:
+    topic, group = cluster.filled(4), cluster.new_name("g")
+    committed: list[int] = []
+
+    class Witness:
+        def on_commit(self, offsets: Any) -> None:
+            committed.extend(each.offset for each in offsets.values())
+
+    with reader(
+        cluster, topic, interceptors=[Witness()], group_id=group, auto_commit_interval=0.01
+    ) as consumer:
+        read(consumer, 4)
+        poll_until(lambda: bool(committed), consumer)
+
+    assert committed[0] == 4
 
 
 def test_asyncio_twins_can_be_made_before_a_loop_runs(cluster: Cluster) -> None:

@@ -53,6 +53,8 @@ class SessionCommits:
         self._finished: deque[Callable[[], Any]] = deque()
         self.unread: Callable[[], Iterable[ConsumerRecord]] = tuple
         """Records that were taken for a loop which has not got to them."""
+        if interceptors and link.core.membership is not None:
+            link.core.membership.on_auto_committed = self._on_auto_committed
 
     @property
     def is_automatic(self) -> bool:
@@ -129,6 +131,10 @@ class SessionCommits:
             _logger.warning("an asynchronous commit has failed: %s", error)
         if on_done is not None:
             on_done(offsets, error if isinstance(error, Exception) else None)
+
+    def _on_auto_committed(self, committed: dict[TopicPartition, OffsetAndMetadata]) -> None:
+        told = self._names.keys_from_wire(committed)
+        self._finished.append(lambda: self._interceptors.on_commit(told))
 
     def run_finished(self) -> None:
         """Tell who asked of asynchronous commits that are done."""

@@ -94,6 +94,10 @@ class Membership:
         self._next_commit_ms: int | None = None
         self._auto_committed: dict[TopicPartition, OffsetAndMetadata] = {}
         self._is_auto_committing = False
+        self.on_auto_committed: Callable[[dict[TopicPartition, OffsetAndMetadata]], None] = (
+            lambda _: None
+        )
+        """Told, on the I/O thread, what was committed without being asked for."""
 
     # Subscriptions.
 
@@ -332,6 +336,7 @@ class Membership:
             self._is_auto_committing = False
             if error is None:
                 self._auto_committed.update(news)
+                self.on_auto_committed(news)
             else:
                 _logger.warning("group %s: auto-commit: %s", self._settings.group_id, error)
 
