@@ -10,11 +10,13 @@ SECONDS ?= 60
 SEEDS ?= 200
 START ?= 0
 ROUNDS ?= 100
+KILLS ?= 200
+SEED ?= 1
 
-.PHONY: help setup build demo test check lint types layers tidy unit interop fuzz simulate soak bench generate format clean
+.PHONY: help setup build demo test check lint types layers tidy unit interop fuzz simulate soak soak-spark bench generate format clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(INSTALLED) ## Create .venv and install Millstream with its kernel compiled
 
@@ -81,6 +83,9 @@ simulate: setup ## Run seeded simulations with faults: make simulate SEEDS=2000 
 soak: setup ## Kill a writing process again and again: make soak ROUNDS=100
 	$(BIN)/python -m tests.integration.storage.kill --rounds $(ROUNDS)
 	$(BIN)/python -m tests.integration.faults.kill --rounds $(ROUNDS)
+
+soak-spark: setup ## Kill Spark's tasks, drivers and brokers while they write exactly once: KILLS=200 SEED=1
+	$(BIN)/python -m tests.spark.exactly_once_soak --kills $(KILLS) --seed $(SEED)
 
 bench: setup ## Measure beside the peers: make bench ARGS=--quick
 	for question in records protocol storage log_manager network replica broker_handlers \

@@ -1,0 +1,254 @@
+"""Kills tasks, drivers and brokers at every step of the exactly-once protocol, and compares.
+
+`python -m tests.spark.exactly_once_soak --kills 200` or `make soak-spark KILLS=200`; a few kills of
+it run with the tests. Whatever was killed: what a reader of committed records sees at the end is
+the input, every row once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import millstream
+from tests.integration.node.harness import NodeProcess, free_port
+from tests.spark.soak_job import TASKS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+IsolationLevel: TypeAlias = Literal["read_committed", "read_uncommitted"]
+
+TOPIC = "soak-output"
+ROWS_PER_BATCH = 90
+KILLS_PER_TASK_MAX = 2
+LIFE_SECONDS_MAX = 300
+MOMENTS = (
+    "begin",
+    "initialized",
+    "read",
+    "producing",
+    "produced",
+    "marked",
+    "committing",
+    "committed",
+)
+"""The steps of a task, in their order."""
+DRIVER_MOMENTS = ("finishing", "finished")
+"""Around the driver's end of a batch: the tasks have committed and Spark does not know it yet."""
+KINDS = ("task",) * 13 + ("broker",) * 4 + ("driver",) * 2 + ("zombie",)
+
+
+@dataclass
+class Outcome:
+    """What a soak has done."""
+
+    kills: Counter[str] = field(default_factory=Counter)
+    """How many of each kind have happened."""
+    drivers: int = 0
+    brokers: int = 0
+    rows: int = 0
+    written: int = 0
+    """Rows in the log, with those of aborted transactions."""
+
+
+def draw_plan(seed: int, kills: int, kinds: tuple[str, ...] = KINDS) -> dict[str, str]:
+    """Moment to kind, spread over as many batches as are needed."""
+    chance = random.Random(seed)
+    batches = max(2, -(-kills // (TASKS + 1)))
+    places = [(batch, task) for batch in range(batches) for task in range(TASKS)]
+    places = places * KILLS_PER_TASK_MAX
+    chance.shuffle(places)
+    plan: dict[str, str] = {}
+    while len(plan) < kills:
+        kind = chance.choice(kinds)
+        if kind in ("driver", "broker") and chance.random() < 0.3:
+            moment = f"{chance.randrange(batches)}-driver-{chance.choice(DRIVER_MOMENTS)}"
+        else:
+            batch, task = places.pop()
+            # Every step has its turn, in few kills as in many.
+            moment = f"{batch}-{task}-{MOMENTS[len(plan) % len(MOMENTS)]}"
+        plan.setdefault(moment, kind)
+    return plan
+
+
+class Soak:
+    """One input, one topic, and as many lives of a job as its kills make necessary."""
+
+    def __init__(self, directory: Path, bootstrap: str, plan: dict[str, str], seed: int) -> None:
+        self.directory = directory
+        self.bootstrap = bootstrap
+        self.plan = plan
+        self.outcome = Outcome()
+        for name in ("plan", "done", "zombies", "input"):
+            (directory / name).mkdir(parents=True)
+        for moment, kind in plan.items():
+            (directory / "plan" / moment).write_text(kind)
+        batches = 1 + max(int(moment.split("-")[0]) for moment in plan)
+        self.expected = self._write_input(batches)
+        settings = {
+            "directory": str(directory),
+            "bootstrap": bootstrap,
+            "topic": TOPIC,
+            "seed": seed,
+        }
+        (directory / "job.json").write_text(json.dumps(settings))
+        with millstream.Admin(bootstrap) as admin:
+            admin.create_topic(TOPIC, partitions=4)
+
+    def _write_input(self, batches: int) -> Counter[tuple[bytes, bytes]]:
+        expected: Counter[tuple[bytes, bytes]] = Counter()
+        for batch in range(batches):
+            rows = [
+                {"key": f"k{number % 31}", "value": f"batch {batch} row {number}"}
+                for number in range(ROWS_PER_BATCH)
+            ]
+            path = self.directory / "input" / f"{batch:05}.json"
+            path.write_text("\n".join(map(json.dumps, rows)))
+            os.utime(path, (1_700_000_000 + batch, 1_700_000_000 + batch))
+            expected.update((row["key"].encode(), row["value"].encode()) for row in rows)
+        return expected
+
+    def run(self) -> Outcome:
+        """Run the job until it ends by itself; raise if what is there is not the input."""
+        log = self.directory / "job.log"
+        for _ in range(len(self.plan) + 2):
+            self.outcome.drivers += 1
+            code = self._live(log)
+            self._wake_zombies()
+            if code == 0:
+                break
+            if code != -signal.SIGKILL:
+                raise AssertionError(f"the job failed: {log.read_text()[-4000:]}")
+        else:
+            raise AssertionError("the job does not end")
+        self.outcome.kills.update(path.read_text() for path in (self.directory / "done").iterdir())
+        self._compare()
+        return self.outcome
+
+    def _live(self, log: Path) -> int:
+        """One life of the driver; how it ended."""
+        with log.open("ab") as file:
+            job = subprocess.Popen(
+                [sys.executable, "-m", "tests.spark.soak_job", str(self.directory / "job.json")],
+                stdout=file,
+                stderr=file,
+                start_new_session=True,
+            )
+            try:
+                return job.wait(LIFE_SECONDS_MAX)
+            finally:
+                if job.poll() is None:
+                    os.killpg(job.pid, signal.SIGKILL)
+                    job.wait()
+
+    def _wake_zombies(self) -> None:
+        """Let tasks without a driver go on: they try to commit what has been written since."""
+        for path in (self.directory / "zombies").iterdir():
+            with _no_such_process():
+                os.kill(int(path.name), signal.SIGCONT)
+            path.unlink()
+
+    def _compare(self) -> None:
+        found = self._read("read_committed")
+        self.outcome.rows = found.total()
+        self.outcome.written = self._read("read_uncommitted").total()
+        missing, doubled = self.expected - found, found - self.expected
+        assert not missing, f"{missing.total()} rows are missing: {list(missing)[:5]}"
+        assert not doubled, f"{doubled.total()} rows are too many: {list(doubled)[:5]}"
+
+    def _read(self, isolation_level: IsolationLevel) -> Counter[tuple[bytes, bytes]]:
+        read = millstream.read_topic(
+            self.bootstrap, TOPIC, columns=["key", "value"], isolation_level=isolation_level
+        )
+        table = read.to_arrow()
+        return Counter(
+            zip(table.column("key").to_pylist(), table.column("value").to_pylist(), strict=True)
+        )
+
+
+@contextmanager
+def _no_such_process() -> Iterator[None]:
+    try:
+        yield
+    except ProcessLookupError:
+        return
+
+
+class RestartingBroker:
+    """A broker that is started again, at the same address, whenever it was killed."""
+
+    def __init__(self, directory: Path) -> None:
+        self.address = f"localhost:{free_port()}"
+        self.starts = 0
+        self._data = directory / "broker"
+        self._pid_file = directory / "broker.pid"
+        self._is_ending = threading.Event()
+        self._node = self._start()
+        self._thread = threading.Thread(target=self._watch, name="restarting-broker")
+        self._thread.start()
+
+    def _start(self) -> NodeProcess:
+        node = NodeProcess(self._data, "--listen", self.address)
+        node.until_ready()
+        self.starts += 1
+        scratch = self._pid_file.with_suffix(".new")
+        scratch.write_text(str(node.pid))
+        scratch.rename(self._pid_file)
+        return node
+
+    def _watch(self) -> None:
+        while not self._is_ending.wait(0.05):
+            if not self._node.is_running():
+                self._node.close()
+                self._node = self._start()
+
+    def close(self) -> None:
+        """End it for good."""
+        self._is_ending.set()
+        self._thread.join()
+        self._node.close()
+
+
+def soak(directory: Path, kills: int, seed: int) -> Outcome:
+    """A whole soak with a broker of its own."""
+    directory.mkdir(exist_ok=True)
+    broker = RestartingBroker(directory)
+    try:
+        outcome = Soak(directory, broker.address, draw_plan(seed, kills), seed).run()
+        outcome.brokers = broker.starts
+        return outcome
+    finally:
+        broker.close()
+
+
+def main() -> None:
+    """Run it from the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="millstream-soak-") as scratch:
+        outcome = soak(Path(scratch) / "soak", arguments.kills, arguments.seed)
+    kinds = ", ".join(f"{count} of a {kind}" for kind, count in outcome.kills.most_common())
+    print(  # noqa: T201  # A command's result.
+        f"{outcome.kills.total()} kills ({kinds}); {outcome.drivers} lives of the driver, "
+        f"{outcome.brokers} of the broker; {outcome.rows} rows committed, each once, of "
+        f"{outcome.written} written"
+    )
+
+
+if __name__ == "__main__":
+    main()

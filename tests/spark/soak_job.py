@@ -1,0 +1,195 @@
+"""The Spark job of the exactly-once soak: files to a topic, with a sink that kills on time.
+
+`exactly_once_soak` runs it as a process, `python -m tests.spark.soak_job PLAN`, again and again
+until it ends by itself. The plan says at which step of which task who is to be killed; each entry
+is used once, whoever restarts meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource
+
+from millstream.spark.exactly_once import ExactlyOnceTask
+from millstream.spark.sessions import session
+from millstream.spark.stream_writer import MillstreamStreamWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+TASKS = 3
+ATTEMPTS_MAX = 8
+ROWS_PER_ARROW_BATCH = 8
+COMMIT_SECONDS = 0.004
+"""About how long a commit takes: somewhere in it the kill is to happen."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Where the job's files are, what it writes to, and who is killed when."""
+
+    directory: str
+    bootstrap: str
+    topic: str
+    driver_group: int
+    seed: int
+
+    @classmethod
+    def read(cls, path: str) -> Plan:
+        """The plan in a file, for the process group that reads it."""
+        given = json.loads(Path(path).read_text())
+        return cls(**given, driver_group=os.getpgrp())
+
+    def at(self, moment: str) -> str | None:
+        """Who is to be killed at a moment; nobody the second time."""
+        entry = Path(self.directory, "plan", moment)
+        try:
+            kind = entry.read_text()
+            entry.rename(Path(self.directory, "done", moment))
+        except FileNotFoundError:
+            return None
+        return kind
+
+    def strike(self, kind: str) -> None:
+        """Kill: the task, the driver, the broker; or become a task that lives on without one."""
+        if kind == "broker":
+            _kill(int(Path(self.directory, "broker.pid").read_text()))
+            return
+        if kind == "zombie":
+            # Out of the group in which Spark would end it, and stopped until somebody wakes it.
+            os.setsid()
+            Path(self.directory, "zombies", str(os.getpid())).touch()
+        if kind in ("driver", "zombie"):
+            os.killpg(self.driver_group, signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGSTOP if kind == "zombie" else signal.SIGKILL)
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return  # It is dead already, and not restarted yet.
+
+
+def killing_task(plan: Plan) -> type[ExactlyOnceTask]:
+    """A task that looks at the plan before and after each step."""
+
+    class KillingTask(ExactlyOnceTask):
+        def _at(self, moment: str) -> None:
+            kind = plan.at(f"{self.task.batch_id}-{self.task.partition}-{moment}")
+            if kind is not None:
+                plan.strike(kind)
+
+        def initialize(self) -> None:
+            self._at("begin")
+            super().initialize()
+            self._at("initialized")
+
+        def read_markers(self) -> Any:
+            markers = super().read_markers()
+            self._at("read")
+            return markers
+
+        def produce(self, tables: Iterable[tuple[str, Any]]) -> Any:
+            rows = super().produce(self._watched(tables))
+            self._at("produced")
+            return rows
+
+        def _watched(self, tables: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+            for number, table in enumerate(tables):
+                if number == 1:
+                    self._at("producing")
+                yield table
+
+        def write_marker(self) -> None:
+            super().write_marker()
+            self._at("marked")
+
+        def commit(self) -> None:
+            kind = plan.at(f"{self.task.batch_id}-{self.task.partition}-committing")
+            if kind is not None:
+                chance = random.Random(f"{plan.seed} {self.task}")
+                delay = chance.uniform(0, COMMIT_SECONDS)
+                threading.Timer(delay, plan.strike, [kind]).start()
+            super().commit()
+            self._at("committed")
+
+    return KillingTask
+
+
+def killing_source(plan: Plan) -> type[DataSource]:
+    """`format("soak")`: our sink with those tasks."""
+
+    class KillingWriter(MillstreamStreamWriter):
+        def commit(self, messages: Any, batchId: int) -> None:
+            self._at(batchId, "finishing")
+            super().commit(messages, batchId)
+            self._at(batchId, "finished")
+
+        def _at(self, batch_id: int, moment: str) -> None:
+            kind = plan.at(f"{batch_id}-driver-{moment}")
+            if kind is not None:
+                plan.strike(kind)
+
+    class KillingSource(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "soak"
+
+        def streamWriter(self, schema: Any, overwrite: bool) -> KillingWriter:
+            writer = KillingWriter(self.options, schema)
+            writer.tasks.task_class = killing_task(plan)
+            return writer
+
+    return KillingSource
+
+
+def settings(home: Path) -> Mapping[str, object]:
+    """Spark's, for many short lives on few cores."""
+    return {
+        "spark.sql.shuffle.partitions": TASKS,
+        "spark.sql.execution.arrow.maxRecordsPerBatch": ROWS_PER_ARROW_BATCH,
+        "spark.sql.warehouse.dir": home / "warehouse",
+        "spark.local.dir": home / "local",
+        "spark.driver.memory": "512m",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.log.level": "OFF",
+    }
+
+
+def main() -> None:
+    """Write every file of the input as a batch, and end."""
+    plan = Plan.read(sys.argv[1])
+    home = Path(plan.directory)
+    spark = session("soak", f"local[2,{ATTEMPTS_MAX}]", **settings(home))
+    spark.dataSource.register(killing_source(plan))
+    rows = (
+        spark.readStream.schema("key string, value string")
+        .option("maxFilesPerTrigger", 1)
+        .json(str(home / "input"))
+    )
+    query = (
+        rows.repartition(TASKS, "key")
+        .writeStream.format("soak")
+        .option("kafka.bootstrap.servers", plan.bootstrap)
+        .option("topic", plan.topic)
+        .option("delivery", "exactly-once")
+        .option("checkpointLocation", str(home / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
