@@ -1,0 +1,62 @@
+"""Records that cannot be decoded, into a topic of their own, with the cause in their headers.
+
+The headers are those of `millstream.client.retrying`, so `millstream replay` sends such records
+back. They are written by the task that read them, before it goes on: a task that runs twice writes
+them twice.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from millstream.client.producer.config import ProducerConfig
+from millstream.client.retrying import attempt
+from millstream.config import keys_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+
+    from millstream.spark.decoding.formats import Faults
+
+PLACE_COLUMNS: Final = ("key", "topic", "partition", "offset", "timestamp", "headers")
+"""What a dead letter tells of the record beside its value."""
+
+_ERROR_TYPE: Final = "millstream.errors.SerializationFailed"
+
+
+def bury(batch: pa.RecordBatch, faults: Faults, topic: str, client: Mapping[str, str]) -> None:
+    """Write the faulty rows to the topic, and return when they are safe there."""
+    from millstream.spark.producers import borrowed
+
+    with borrowed(producer_settings(client)) as producer:
+        for row, cause in faults.items():
+            record = {name: batch.column(name)[row].as_py() for name in batch.schema.names}
+            producer.send(
+                topic,
+                record["value"],
+                key=record["key"],
+                headers=_headers(record, cause),
+            )
+        producer.flush()
+
+
+def producer_settings(client: Mapping[str, str]) -> dict[str, str]:
+    """Those settings of a consumer that a producer has too: addresses and security."""
+    known = {each.name for each in keys_of(ProducerConfig).values()}
+    return {name: value for name, value in client.items() if name in known}
+
+
+def _headers(record: Mapping[str, Any], cause: str) -> list[tuple[str, bytes | None]]:
+    told = {
+        attempt.TOPIC: record["topic"],
+        attempt.PARTITION: str(record["partition"]),
+        attempt.OFFSET: str(record["offset"]),
+        attempt.TIMESTAMP: str(int(record["timestamp"].timestamp() * 1000)),
+        attempt.FAILURES: "1",
+        attempt.ERROR_TYPE: _ERROR_TYPE,
+        attempt.ERROR_MESSAGE: cause,
+    }
+    own = [(each["key"], each["value"]) for each in record["headers"] or ()]
+    return [*own, *((name, text.encode()) for name, text in told.items())]

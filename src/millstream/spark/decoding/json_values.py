@@ -1,0 +1,149 @@
+"""JSON to columns: a whole batch in one call of Arrow's reader, the odd records one by one.
+
+Arrow's reader takes documents one after another and gives up at the first that is wrong. So a batch
+goes to it in one piece; only if that fails are the documents looked at singly. Which way a record
+went never shows in the result: what the first way takes, the second takes too.
+"""
+
+from __future__ import annotations
+
+import json
+from importlib.util import find_spec
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+
+from millstream.spark.decoding.conversion import converter
+from millstream.spark.decoding.formats import Faults, ValueFormat, cause_of, decode_each
+
+_VALUE_BYTES_MAX = (1 << 31) - 1
+_STANDS_FOR = {pa.date32(): pa.string()}
+"""Types that Arrow's reader does not make, and what it makes instead, to be cast."""
+
+
+class JsonValues(ValueFormat):
+    """Objects of a schema. Fields that are not in it are passed over, missing ones are null."""
+
+    def __init__(self, arrow_type: pa.StructType, frame_bytes: int = 0) -> None:
+        """`frame_bytes` is how much stands before each document: 5 with a schema registry."""
+        self._type = arrow_type
+        self._frame_bytes = frame_bytes
+        self._loads, self._dumps = _json_package()
+        self._convert = converter(arrow_type)
+        self._schema = pa.schema([_readable(field) for field in arrow_type])
+        self._is_readable = _is_readable(arrow_type)
+
+    def decode(self, values: pa.Array) -> tuple[pa.Array, Faults]:
+        """A struct for each document."""
+        if self._frame_bytes:
+            values = pc.binary_slice(values, self._frame_bytes, _VALUE_BYTES_MAX)
+        if not self._is_readable:
+            return decode_each(values.to_pylist(), self._decode_one, self._type)
+        try:
+            return self._read(values), {}
+        except (pa.ArrowException, ValueError):
+            return self._read_singly(values)
+
+    def _read(self, values: pa.Array) -> pa.Array:
+        """All documents in one call; an error if any record is not exactly one object."""
+        # A text that neither begins nor ends like an object could join with its neighbours to one.
+        # With these two checks and the count, every record is one object by itself.
+        is_whole = pc.and_(pc.starts_with(values, b"{"), pc.ends_with(values, b"}"))
+        if not pc.all(is_whole, min_count=0).as_py():
+            raise ValueError("not an object")
+        values.cast(pa.string())  # Arrow's reader does not check the encoding.
+        rows = self._read_text(_joined(values))
+        if len(rows) != len(values):
+            raise ValueError("more than one document")
+        return rows
+
+    def _read_text(self, text: pa.Buffer) -> pa.Array:
+        table = pj.read_json(
+            pa.BufferReader(text),
+            read_options=pj.ReadOptions(use_threads=False, block_size=max(text.size, 1)),
+            parse_options=pj.ParseOptions(
+                explicit_schema=self._schema, unexpected_field_behavior="ignore"
+            ),
+        )
+        rows = table.to_struct_array().combine_chunks()
+        rows = pa.concat_arrays(rows.chunks) if isinstance(rows, pa.ChunkedArray) else rows
+        return rows if rows.type == self._type else rows.cast(self._type)
+
+    def _read_singly(self, values: pa.Array) -> tuple[pa.Array, Faults]:
+        """Find what is no JSON, then halve the rest until what does not fit stands alone."""
+        faults: Faults = {}
+        texts: list[bytes | None] = []
+        for index, value in enumerate(values.to_pylist()):
+            try:
+                document = self._loads(value)
+                if document is not None and not isinstance(document, dict):
+                    raise TypeError(f"{type(document).__name__} instead of an object")  # noqa: TRY301
+            except Exception as error:
+                faults[index] = cause_of(error)
+                document = None
+            # Written anew: without spaces around it and names that come twice.
+            texts.append(None if document is None else self._dumps(document))
+        present = [index for index, text in enumerate(texts) if text is not None]
+        documents = [text for text in texts if text is not None]
+        decoded = self._halve(documents, present, faults)
+        places: list[int | None] = [None] * len(texts)
+        for position, index in enumerate(present):
+            places[index] = position
+        return decoded.take(pa.array(places, pa.int64())), faults
+
+    def _halve(self, documents: list[bytes], rows: list[int], faults: Faults) -> pa.Array:
+        if not documents:
+            return pa.nulls(0, self._type)
+        try:
+            return self._read_text(pa.py_buffer(b"\n".join(documents)))
+        except (pa.ArrowException, ValueError) as error:
+            if len(documents) == 1:
+                faults[rows[0]] = cause_of(error)
+                return pa.nulls(1, self._type)
+        middle = len(documents) // 2
+        halves = (
+            self._halve(documents[:middle], rows[:middle], faults),
+            self._halve(documents[middle:], rows[middle:], faults),
+        )
+        return pa.concat_arrays(halves)
+
+    def _decode_one(self, value: bytes) -> Any:
+        return self._convert(self._loads(value))
+
+
+def _joined(values: pa.Array) -> pa.Buffer:
+    ends = pa.array([0, len(values)], pa.int32())
+    as_list = pa.ListArray.from_arrays(ends, values)
+    return pc.binary_join(as_list, b"\n")[0].as_buffer()
+
+
+def _readable(field: pa.Field) -> pa.Field:
+    """The field as Arrow's reader is asked for it."""
+    return field.with_type(_readable_type(field.type))
+
+
+def _readable_type(wanted: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(wanted):
+        return pa.struct([_readable(each) for each in wanted])
+    if pa.types.is_list(wanted):
+        return pa.list_(_readable(wanted.value_field))
+    return _STANDS_FOR.get(wanted, wanted)
+
+
+def _is_readable(wanted: pa.DataType) -> bool:
+    """Whether Arrow's reader knows it: not objects as maps, not bytes as base64."""
+    if pa.types.is_struct(wanted):
+        return all(_is_readable(each.type) for each in wanted)
+    if pa.types.is_list(wanted):
+        return _is_readable(wanted.value_type)
+    return not (pa.types.is_map(wanted) or pa.types.is_binary(wanted))
+
+
+def _json_package() -> tuple[Any, Any]:
+    if find_spec("orjson") is not None:
+        import orjson
+
+        return orjson.loads, orjson.dumps
+    return json.loads, lambda document: json.dumps(document).encode()
