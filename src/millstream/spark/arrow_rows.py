@@ -15,8 +15,7 @@ import pyarrow.compute as pc
 from millstream.records.kernel import ArrowRecordsBuilder
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+    from millstream.spark.columns import Columns
     from millstream.spark.filters import RowFilter
     from millstream.types import ReadableBuffer
 
@@ -80,17 +79,15 @@ class StampedBuilder:
 class ArrowRows:
     """Collects rows of one topic and gives them as record batches."""
 
-    def __init__(
-        self, topic: str, schema: pa.Schema, wanted: RowFilter, decoding: Mapping[str, str]
-    ) -> None:
+    def __init__(self, topic: str, columns: Columns, rows: RowFilter) -> None:
         self._topic = topic
-        self._schema = schema
-        self._wanted = wanted
+        self._columns = columns
+        self._times = rows.timestamp
         self.builder: Any = StampedBuilder()
         """What `take_arrow` of fetched batches appends to."""
         self._topics: pa.Array | None = None
-        names = [each for each in _OF_KERNEL if each in schema.names]
-        if not wanted.timestamp.is_all and "timestamp" not in names:
+        names = [each for each in _OF_KERNEL if each in columns.read.names]
+        if not self._times.is_all and "timestamp" not in names:
             names.append("timestamp")
         # A table without columns would have no rows; the number of a row's partition is cheapest.
         self._from_kernel = names or ["partition"]
@@ -105,9 +102,24 @@ class ArrowRows:
         """The rows so far; empty again."""
         records, runs = self.builder.finish()
         batch = pa.record_batch(records.select(self._from_kernel))
-        arrays = [self._column(field, batch, runs) for field in self._schema]
-        made = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
-        return made if self._wanted.timestamp.is_all else made.filter(self._mask(batch))
+        arrays = [self._column(field, batch, runs) for field in self._columns.read]
+        read = pa.RecordBatch.from_arrays(arrays, schema=self._columns.read)
+        if not self._times.is_all:
+            read = read.filter(self._mask(batch))
+        return self._handed_over(read)
+
+    def _handed_over(self, read: pa.RecordBatch) -> pa.RecordBatch:
+        """What Spark gets of the rows, in the order and the types it wants."""
+        wanted, decoder = self._columns.wanted, self._columns.decoder
+        if decoder is not None and read.num_rows:
+            read = decoder.decode(read)
+        elif decoder is not None:
+            return wanted.empty_table().to_batches()[0]
+        if read.schema.equals(wanted):
+            return read
+        return pa.RecordBatch.from_arrays(
+            [read.column(name) for name in wanted.names], schema=wanted
+        )
 
     def _column(
         self, field: pa.Field, batch: pa.RecordBatch, runs: list[tuple[int, bool]]
@@ -134,8 +146,7 @@ class ArrowRows:
     def _mask(self, batch: pa.RecordBatch) -> pa.Array:
         """Which rows are of the wanted time; bounds are in microseconds, times in milliseconds."""
         times = batch.column("timestamp").cast(pa.int64())
-        interval = self._wanted.timestamp
-        low, high = -(-interval.low // 1000), interval.high // 1000
+        low, high = -(-self._times.low // 1000), self._times.high // 1000
         return pc.and_(pc.greater_equal(times, low), pc.less_equal(times, high))
 
 

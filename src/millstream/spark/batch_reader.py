@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from millstream.spark.columns import wanted_arrow_schema
+from millstream.spark.columns import wanted_columns
 from millstream.spark.data_loss import check_starts
+from millstream.spark.decoding import OPTION_NAMES
 from millstream.spark.filters import RowFilter, push
 from millstream.spark.lookup import TopicOffsets
 from millstream.spark.options import SourceOptions
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter
     from pyspark.sql.types import StructType
 
+    from millstream.spark.columns import Columns
     from millstream.spark.offsets import Offsets
 
 
@@ -32,8 +34,8 @@ class TopicBatchReader(DataSourceReader):
     """Reads topics from where the options say to where they say."""
 
     def __init__(self, options: Mapping[str, Any], schema: StructType) -> None:
-        self._options = SourceOptions.parse(options, is_stream=False)
-        self._schema = wanted_arrow_schema(schema)
+        self._options = SourceOptions.parse(options, is_stream=False, decoding_names=OPTION_NAMES)
+        self._columns = wanted_columns(self._options, schema)
         self._rows = RowFilter()
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -72,7 +74,7 @@ class TopicBatchReader(DataSourceReader):
         # Without any range Spark makes a task that has none.
         if partition.value is None:
             return iter(())
-        return read_range(partition.value, plan_of(self._options, self._schema, self._rows))
+        return read_range(partition.value, plan_of(self._options, self._columns, self._rows))
 
 
 class FilteringBatchReader(TopicBatchReader):
@@ -84,13 +86,12 @@ class FilteringBatchReader(TopicBatchReader):
         return left
 
 
-def plan_of(options: SourceOptions, schema: Any, rows: RowFilter) -> ReadPlan:
+def plan_of(options: SourceOptions, columns: Columns, rows: RowFilter) -> ReadPlan:
     """What tasks need to know of the options."""
     return ReadPlan(
         client=dict(options.client),
-        schema=schema,
+        columns=columns,
         rows=rows,
         poll_timeout_s=options.poll_timeout_ms / 1000,
         fail_on_data_loss=options.fail_on_data_loss,
-        decoding=dict(options.decoding),
     )

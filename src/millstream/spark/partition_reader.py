@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from millstream.spark.columns import Columns
     from millstream.spark.filters import RowFilter
     from millstream.spark.planning import OffsetRange
 
@@ -53,18 +54,16 @@ class ReadPlan:
 
     client: Mapping[str, str]
     """Settings of the consumer, by Kafka's names."""
-    schema: pa.Schema
-    """What Spark expects: the wanted columns with their types."""
+    columns: Columns
     rows: RowFilter
     poll_timeout_s: float
     fail_on_data_loss: bool
-    decoding: Mapping[str, str]
 
 
 def read_range(wanted: OffsetRange, plan: ReadPlan) -> Iterator[pa.RecordBatch]:
     """The records of a range, in order."""
     _freeze_once()
-    rows = ArrowRows(wanted.topic, plan.schema, plan.rows, plan.decoding)
+    rows = ArrowRows(wanted.topic, plan.columns, plan.rows)
     session = _take_session(plan.client)
     is_sound = False
     try:
@@ -146,6 +145,13 @@ class _RangeRead:
         steps = self._session.offsets.find_offsets({where: which}, self._plan.poll_timeout_s)
         found = perform(steps, self._buffer)[where]
         return 0 if found is None else found.offset
+
+
+def hang_up() -> None:
+    """Close what this process has kept for the next task."""
+    while _kept:
+        _, session = _kept.pop()
+        perform(session.close(5.0, processed_only=True), session.buffer)
 
 
 def _take_session(client: Mapping[str, str]) -> ConsumerSession:

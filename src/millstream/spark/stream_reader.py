@@ -18,7 +18,8 @@ from pyspark.sql.streaming.datasource import (
 
 from millstream.clock import SystemClock
 from millstream.spark.batch_reader import plan_of
-from millstream.spark.columns import wanted_arrow_schema
+from millstream.spark.columns import wanted_columns
+from millstream.spark.decoding import OPTION_NAMES
 from millstream.spark.filters import RowFilter
 from millstream.spark.lookup import TopicOffsets
 from millstream.spark.offsets import from_json, to_json
@@ -43,8 +44,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads topics as they grow."""
 
     def __init__(self, options: Mapping[str, Any], schema: StructType) -> None:
-        self._options = SourceOptions.parse(options, is_stream=True)
-        self._schema = wanted_arrow_schema(schema)
+        self._options = SourceOptions.parse(options, is_stream=True, decoding_names=OPTION_NAMES)
+        self._columns = wanted_columns(self._options, schema)
         self._offsets: StreamOffsets | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -109,4 +110,4 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one range."""
-        return read_range(partition.value, plan_of(self._options, self._schema, RowFilter()))
+        return read_range(partition.value, plan_of(self._options, self._columns, RowFilter()))
