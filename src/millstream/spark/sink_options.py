@@ -28,7 +28,7 @@ TRANSACTION_TIMEOUT_MS: Final = 900_000
 """As long as brokers allow by default: a task may take its time between its first and last row."""
 
 _STRING: Final = ConfigType.STRING
-_SPARKS_OWN: Final = ("checkpointLocation", "path")
+_SPARKS_OWN: Final = ("checkpointLocation", "path", "queryName")
 _REFUSED: Final = {
     "transactional.id": "not here; delivery=exactly-once makes one for each task, and "
     "transactionalIdPrefix says how they begin",
