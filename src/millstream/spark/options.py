@@ -220,13 +220,13 @@ class SourceOptions:
         "fetchOffset.numRetries",
         3,
         at_least(0),
-        "How often the driver asks again for offsets, once kafka.default.api.timeout.ms is over.",
+        "Accepted and not needed: the driver asks again for kafka.default.api.timeout.ms.",
     )
     offset_retry_interval_ms: int = key(
         "fetchOffset.retryIntervalMs",
         10,
         at_least(0),
-        "How long it waits before that.",
+        "Accepted and not needed: kafka.retry.backoff.ms says how long it waits before that.",
         kind=_LONG,
         unit="ms",
     )
