@@ -31,6 +31,8 @@ TUNED: Mapping[str, str] = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "4000",
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # Conditions on partition, offset and time are met where records are read.
+    "spark.sql.python.filterPushdown.enabled": "true",
     # State larger than memory, and checkpoints as large as what changed.
     "spark.sql.streaming.stateStore.providerClass": f"{_STATE}.RocksDBStateStoreProvider",
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
