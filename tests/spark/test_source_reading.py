@@ -14,6 +14,7 @@ from millstream import Admin, OffsetAndMetadata, Producer, TopicPartition
 from millstream.client.admin import ConfigResource
 from millstream.clock import SystemClock
 from millstream.errors import InvalidArgument, RecordsLost, UnknownTopicOrPartition
+from millstream.spark import partition_reader
 from millstream.spark.partition_reader import hang_up
 from tests.spark.source_world import HOUR_AGO_MS, SourceWorld, partition_of, read_all
 
@@ -301,6 +302,30 @@ def test_records_that_vanish_between_planning_and_reading_are_noticed(
     assert [row["value"] for row in read_all(lenient, partitions)] == [b"4", b"5"]
 
 
+def test_a_worker_keeps_its_consumer_for_the_next_task_but_not_after_a_failure(
+    world: SourceWorld, millstream_topic: TopicFactory
+) -> None:
+    topic = millstream_topic("kept")
+    world.produce(topic, b"a", b"b")
+    hang_up()
+    reader = world.batch(subscribe=topic, maxRecordsPerPartition="1")
+
+    assert len(read_all(reader, reader.partitions())) == 2
+    ((_, first),) = partition_reader._kept
+    world.values(subscribe=topic)
+    assert [kept for _, kept in partition_reader._kept] == [first]
+
+    left_early = reader.read(reader.partitions()[0])
+    next(left_early)
+    assert partition_reader._kept == []
+    left_early.close()  # type: ignore[attr-defined]  # A generator, as Spark knows too.
+    assert [kept for _, kept in partition_reader._kept] == [first]
+
+    for number in range(6):
+        world.values(subscribe=topic, kafka__client__id=f"c{number}")
+    assert len(partition_reader._kept) == 4
+
+
 def test_a_task_that_hears_nothing_says_for_how_long(
     world: SourceWorld, millstream_topic: TopicFactory
 ) -> None:
@@ -312,3 +337,4 @@ def test_a_task_that_hears_nothing_says_for_how_long(
 
     with pytest.raises(TimeoutError, match=r"nothing arrived for 0.3 s, at offset 0"):
         read_all(reader, partitions)
+    assert partition_reader._kept == []

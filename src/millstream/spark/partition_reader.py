@@ -150,8 +150,7 @@ class _RangeRead:
 def hang_up() -> None:
     """Close what this process has kept for the next task."""
     while _kept:
-        _, session = _kept.pop()
-        perform(session.close(5.0, processed_only=True), session.buffer)
+        _close(_kept.pop()[1])
 
 
 def _take_session(client: Mapping[str, str]) -> ConsumerSession:
@@ -180,10 +179,16 @@ def _is_usable(session: ConsumerSession) -> bool:
 
 
 def _give_back(client: Mapping[str, str], session: ConsumerSession, *, is_sound: bool) -> None:
-    if is_sound and len(_kept) < _KEPT_MAX:
+    if is_sound:
         _kept.append((dict(client), session))
     else:
-        perform(session.close(5.0, processed_only=True), session.buffer)
+        _close(session)
+    if len(_kept) > _KEPT_MAX:
+        _close(_kept.pop(0)[1])
+
+
+def _close(session: ConsumerSession) -> None:
+    perform(session.close(5.0, processed_only=True), session.buffer)
 
 
 def _freeze_once() -> None:
