@@ -41,7 +41,7 @@ class _Place(NamedTuple):
     panel: str
 
 
-_RECORDS, _CLUSTER, _NODE = "Records", "A cluster", "A node"
+_RECORDS, _CLUSTER, _NODE, _SPARK = "Records", "A cluster", "A node", "Spark"
 COMMANDS: Final[Mapping[str, _Place]] = {
     "produce": _Place("produce", "produce", _RECORDS),
     "consume": _Place("consume", "consume", _RECORDS),
@@ -58,6 +58,7 @@ COMMANDS: Final[Mapping[str, _Place]] = {
     "server": _Place("server", "family", _NODE),
     "storage": _Place("storage", "family", _NODE),
     "log": _Place("log_dump", "family", _NODE),
+    "pipeline": _Place("pipeline", "family", _SPARK),
 }
 """By name, in the order of the help."""
 

@@ -8,7 +8,16 @@ Nothing here does anything but describe.
 from __future__ import annotations
 
 # Each module below lists its names in __all__; listing them again here would be a second truth.
-from millstream.errors import client, cluster, groups, partitions, security, sinks, transactions
+from millstream.errors import (
+    client,
+    cluster,
+    groups,
+    partitions,
+    pipelines,
+    security,
+    sinks,
+    transactions,
+)
 from millstream.errors.base import (
     ApiError,
     DecodeError,
@@ -26,6 +35,7 @@ from millstream.errors.cluster import *  # noqa: F403
 from millstream.errors.cluster import UnknownServerError
 from millstream.errors.groups import *  # noqa: F403
 from millstream.errors.partitions import *  # noqa: F403
+from millstream.errors.pipelines import *  # noqa: F403
 from millstream.errors.security import *  # noqa: F403
 from millstream.errors.sinks import *  # noqa: F403
 from millstream.errors.transactions import *  # noqa: F403
@@ -82,6 +92,7 @@ __all__ += client.__all__
 __all__ += cluster.__all__
 __all__ += groups.__all__
 __all__ += partitions.__all__
+__all__ += pipelines.__all__
 __all__ += security.__all__
 __all__ += sinks.__all__
 __all__ += transactions.__all__

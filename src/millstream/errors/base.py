@@ -2,6 +2,8 @@
 
 MillstreamError
 ├── InvalidArgument (also a ValueError)     the caller passed a value that cannot be used
+│   └── InvalidPipeline                     ... in the definition of a pipeline
+├── PipelineFailed                          a pipeline's query cannot go on
 ├── SinkRefused                             a batch cannot be written exactly once
 ├── QuorumFault                             the metadata quorum broke a promise: stop the node
 ├── ClientError                             what clients find by themselves, see `client`

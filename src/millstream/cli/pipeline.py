@@ -1,0 +1,318 @@
+"""`millstream pipeline`: define a pipeline on Spark, check it, draw it, run it, stop it.
+
+Only `run` and `validate --deep` need Spark, and only they import it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from millstream.cli.faults import CommandFailed, ExitCode, UsageFault
+from millstream.cli.options import AsJson, new_family
+from millstream.cli.output import complain, note, show_facts, show_json, show_rows
+from millstream.cli.settings import parse_pairs
+from millstream.cli.times import show_time
+from millstream.clock import SystemClock
+from millstream.errors import InvalidPipeline
+from millstream.spark.pipelines.definition import Pipeline
+from millstream.spark.pipelines.schema import Fault
+from millstream.spark.pipelines.state_directory import StateDirectory
+
+family = new_family(
+    "Pipelines on Spark: topics, files and tables in, topics, files and tables out."
+)
+
+NOT_RUNNING: Final = 3
+"""The exit code of `status` if nothing runs, as that of `server status`."""
+_STOP_TIMEOUT_S: Final = 60.0
+_LOOK_S: Final = 0.1
+_HEADINGS: Final = {
+    "query": "QUERY",
+    "state": "STATE",
+    "rows": "ROWS",
+    "batches": "BATCHES",
+    "per_second": "ROWS/S",
+    "lag": "LAG",
+    "restarts": "RESTARTS",
+    "error": "LAST ERROR",
+}
+
+Definition = Annotated[
+    Path,
+    typer.Argument(metavar="PATH", help="A definition, or a directory that has a `pipeline.yaml`."),
+]
+Storage = Annotated[
+    Path | None,
+    typer.Option("--storage", metavar="DIR", help="Another state directory than the definition's."),
+]
+Master = Annotated[
+    str | None,
+    typer.Option("--master", metavar="URL", help="The Spark cluster; else as defined, `local[*]`."),
+]
+SparkSettings = Annotated[
+    list[str] | None,
+    typer.Option("--conf", "-c", metavar="KEY=VALUE", help="A setting of Spark; may be repeated."),
+]
+
+
+class Picture(Enum):
+    """How a graph is printed."""
+
+    TEXT = "text"
+    MERMAID = "mermaid"
+    DOT = "dot"
+
+
+@family.callback()
+def pipeline() -> None:
+    """Pipelines on Spark."""
+
+
+@family.command("init")
+def init(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Where to; it is created if it is absent.")
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Write an example with comments: a definition, its functions, and data to begin with.
+
+    Example: `millstream pipeline init orders && millstream pipeline run orders --available-now`
+    """
+    from millstream.spark.pipelines.example import write_example
+
+    written = write_example(directory)
+    if as_json:
+        show_json({"directory": str(directory), "files": written})
+        return
+    for each in written:
+        typer.echo(f"{directory / each}: written")
+    typer.echo(
+        f"Start a broker (millstream server start), then: "
+        f"millstream pipeline run {directory} --available-now"
+    )
+
+
+@family.command("validate")
+def validate(
+    path: Definition = Path(),
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Let Spark analyse every view as well.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Say everything that is wrong with a definition, each with its place in the file.
+
+    It asks no broker, and without `--deep` it needs no Spark. Exit code 1 if something is wrong.
+
+    Examples: `millstream pipeline validate orders`, `millstream pipeline validate orders --deep`
+    """
+    faults: list[Fault] = []
+    defined: Pipeline | None = None
+    try:
+        defined = _load(path)
+        if deep:
+            faults = _deep_faults(defined)
+    except InvalidPipeline as error:
+        faults = [each for each in error.faults if isinstance(each, Fault)]
+        if not faults:
+            raise
+    if as_json:
+        show_json({"valid": not faults, "faults": [_fault_facts(each) for each in faults]})
+    else:
+        for each in faults:
+            complain(str(each))
+    if faults or defined is None:
+        raise typer.Exit(ExitCode.FAILED)
+    note(f"{defined.name}: {_outline(defined)}; nothing is wrong", as_json=as_json)
+
+
+def _outline(defined: Pipeline) -> str:
+    from millstream.cli.output import counted
+
+    parts = (("source", defined.sources), ("view", defined.views), ("sink", defined.sinks))
+    return ", ".join(counted(len(each), noun) for noun, each in parts)
+
+
+def _fault_facts(fault: Fault) -> dict[str, Any]:
+    return {
+        "file": fault.place.file,
+        "line": fault.place.line,
+        "column": fault.place.column,
+        "problem": fault.problem,
+    }
+
+
+def _deep_faults(defined: Pipeline) -> list[Fault]:
+    from millstream.cli.pipeline_run import spark_session
+    from millstream.spark.pipelines.assembly import Assembly
+
+    with spark_session(defined, "local[1]", {}) as spark:
+        return Assembly(defined, spark).faults()
+
+
+@family.command("graph")
+def graph(
+    path: Definition = Path(),
+    picture: Annotated[
+        Picture, typer.Option("--format", help="As a tree, for Mermaid, or for Graphviz.")
+    ] = Picture.TEXT,
+) -> None:
+    """Draw what is made from what.
+
+    Examples: `millstream pipeline graph orders`,
+    `millstream pipeline graph orders --format dot | dot -Tsvg > orders.svg`
+    """
+    from millstream.spark.pipelines.graph import as_dot, as_mermaid, as_text, graph_of
+
+    draw = {Picture.TEXT: as_text, Picture.MERMAID: as_mermaid, Picture.DOT: as_dot}[picture]
+    typer.echo(draw(graph_of(_load(path))))
+
+
+@family.command("run")
+def run(
+    path: Definition = Path(),
+    master: Master = None,
+    available_now: Annotated[
+        bool, typer.Option("--available-now", help="End when all is done that is there now.")
+    ] = False,
+    storage: Storage = None,
+    settings: SparkSettings = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a line of JSON for each batch and change.")
+    ] = False,
+) -> None:
+    """Run a pipeline, and go on where it ended the last time.
+
+    It runs until Ctrl-C, SIGTERM or `millstream pipeline stop`; each ends it when its batches are
+    done, a second Ctrl-C at once. What Spark logs is in `spark.log` of the state directory.
+
+    Examples: `millstream pipeline run orders`, `millstream pipeline run orders --available-now`,
+    `millstream pipeline run orders --master spark://host:7077 --conf spark.executor.memory=4g`
+    """
+    from millstream.cli.pipeline_run import run_pipeline
+
+    run_pipeline(
+        _load(path, storage),
+        master=master,
+        settings=parse_pairs(settings),
+        available_now=available_now,
+        as_json=as_json,
+    )
+
+
+@family.command("status")
+def status(path: Definition = Path(), storage: Storage = None, as_json: AsJson = False) -> None:
+    """Say how a pipeline is, or how it ended; exit code 3 if it does not run.
+
+    Example: `millstream pipeline status orders`
+    """
+    directory = _directory(path, storage)
+    told = directory.read_status()
+    if told is None:
+        complain(f"no pipeline ever ran in {directory.path}")
+        raise typer.Exit(NOT_RUNNING)
+    is_running = directory.is_running
+    if not is_running and told["state"] in ("running", "stopping", "ending"):
+        told["state"] = "died"
+    if as_json:
+        show_json({**told, "is_running": is_running})
+    else:
+        _show_status(told, is_running=is_running)
+    if not is_running:
+        raise typer.Exit(NOT_RUNNING)
+
+
+def _show_status(told: dict[str, Any], *, is_running: bool) -> None:
+    facts = {
+        "pipeline": told["pipeline"],
+        "state": told["state"],
+        "process": f"{told['pid']} on {told['host']}" if is_running else None,
+        "mode": told["mode"],
+        "master": told["master"],
+        "started": show_time(told["started_ms"]),
+        "updated": show_time(told["updated_ms"]),
+        "error": told["error"],
+    }
+    show_facts({name: each for name, each in facts.items() if each is not None}, as_json=False)
+    typer.echo()
+    rows = []
+    for each in told["queries"]:
+        last = each["last"] or {}
+        rows.append(
+            {**each, "per_second": last.get("processed_per_second"), "lag": last.get("lag")}
+        )
+    show_rows(rows, _HEADINGS, as_json=False)
+
+
+@family.command("stop")
+def stop(
+    path: Definition = Path(),
+    storage: Storage = None,
+    timeout: Annotated[
+        float, typer.Option("--timeout", metavar="SECONDS", help="How long to wait for it.")
+    ] = _STOP_TIMEOUT_S,
+    force: Annotated[bool, typer.Option("--force", help="Then end it at once.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Stop a pipeline that runs, when its batches are done, and wait until it has.
+
+    Example: `millstream pipeline stop orders`
+    """
+    directory = _directory(path, storage)
+    if not directory.is_running:
+        raise CommandFailed(f"no pipeline runs in {directory.path}")
+    directory.request_stop()
+    if not _has_ended(directory, timeout):
+        if not force:
+            raise CommandFailed(
+                f"it has not stopped in {timeout:g} s; wait for it, or end it with --force"
+            )
+        _kill(directory)
+    told = directory.read_status() or {}
+    if as_json:
+        show_json({"stopped": True, "state": told.get("state")})
+    else:
+        typer.echo("stopped")
+
+
+def _has_ended(directory: StateDirectory, timeout_s: float) -> bool:
+    clock = SystemClock()
+    deadline_ms = clock.monotonic_ms() + timeout_s * 1000
+    while directory.is_running:
+        if clock.monotonic_ms() >= deadline_ms:
+            return False
+        time.sleep(_LOOK_S)
+    return True
+
+
+def _kill(directory: StateDirectory) -> None:
+    told = directory.read_status() or {}
+    if told.get("host") not in (None, os.uname().nodename):
+        raise CommandFailed(f"it runs on {told['host']}; end process {told['pid']} there")
+    os.kill(int(told["pid"]), signal.SIGKILL)
+    _has_ended(directory, _STOP_TIMEOUT_S)
+
+
+def _directory(path: Path, storage: Path | None) -> StateDirectory:
+    return StateDirectory(storage if storage is not None else _load(path).storage)
+
+
+def _load(path: Path, storage: Path | None = None) -> Pipeline:
+    import dataclasses
+
+    from millstream.spark.pipelines.loading import load
+
+    if not path.exists():
+        raise UsageFault(f"there is no {path}; `millstream pipeline init {path}` writes an example")
+    loaded = load(path)
+    if storage is None:
+        return loaded
+    return dataclasses.replace(loaded, storage=str(storage.absolute()))

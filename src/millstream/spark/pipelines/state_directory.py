@@ -1,0 +1,109 @@
+"""The directory of a pipeline that runs: who runs it, how it is, and whether it is to stop.
+
+    storage/
+    ├── lock           held by the process that runs the pipeline, as long as it lives
+    ├── status.json    how every query is, written anew whenever that changes
+    ├── stop           somebody asks the process to stop
+    └── checkpoints/   one directory for each query; Spark's, with its state
+
+`runner` writes, the commands `status` and `stop` read, in another process. It has no Spark.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Final
+
+from millstream.errors import MillstreamError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_LOCK: Final = "lock"
+_STATUS: Final = "status.json"
+_STOP: Final = "stop"
+
+
+class AlreadyRunning(MillstreamError):
+    """Another process runs the pipeline."""
+
+
+class StateDirectory:
+    """One pipeline's directory."""
+
+    def __init__(self, path: str | Path, checkpoints: str | None = None) -> None:
+        self.path = Path(path)
+        self._checkpoints = checkpoints
+
+    def checkpoint(self, query: str) -> str:
+        """Where Spark keeps the progress and the state of a query."""
+        if self._checkpoints is not None:
+            return f"{self._checkpoints.rstrip('/')}/{query}"
+        return str(self.path / "checkpoints" / query)
+
+    # For the process that runs.
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Be the one who runs it; `AlreadyRunning` if somebody is. An old wish to stop is over."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self.path / _LOCK).open("a") as lock:
+            if not _try_lock(lock):
+                owner = (self.read_status() or {}).get("pid", "unknown")
+                raise AlreadyRunning(
+                    f"process {owner} runs this pipeline in {self.path}; "
+                    "`millstream pipeline stop` ends it"
+                )
+            (self.path / _STOP).unlink(missing_ok=True)
+            try:
+                yield
+            finally:
+                (self.path / _STOP).unlink(missing_ok=True)
+
+    def write_status(self, status: dict[str, Any]) -> None:
+        """Say how it is; readers see the old or the new, never a half."""
+        draft = self.path / f"{_STATUS}.new"
+        draft.write_text(json.dumps(status, indent=1), encoding="utf-8")
+        draft.replace(self.path / _STATUS)
+
+    @property
+    def is_stop_requested(self) -> bool:
+        """Whether somebody asked for the end."""
+        return (self.path / _STOP).exists()
+
+    # For other processes.
+
+    def read_status(self) -> dict[str, Any] | None:
+        """How it was said to be at last; None if it never ran here."""
+        try:
+            status: dict[str, Any] = json.loads((self.path / _STATUS).read_text(encoding="utf-8"))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except ValueError as error:
+            raise MillstreamError(f"{self.path / _STATUS} is damaged: {error}") from error
+        return status
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a process runs the pipeline now."""
+        try:
+            with (self.path / _LOCK).open("r") as lock:
+                return not _try_lock(lock)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+
+    def request_stop(self) -> None:
+        """Ask the process to stop when its batches are done."""
+        (self.path / _STOP).touch()
+
+
+def _try_lock(lock: IO[str]) -> bool:
+    """The system lets go of the lock when its process ends, however that happens."""
+    try:
+        fcntl.flock(lock.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

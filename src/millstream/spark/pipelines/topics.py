@@ -1,0 +1,273 @@
+"""Topics as sources and sinks of pipelines, through `format("millstream")`.
+
+A topic is read from its beginning and only what is committed; it is written exactly once. Topics
+that are absent are created when the sink starts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from millstream.errors import InvalidArgument, TopicAlreadyExists
+from millstream.spark.pipelines.expectation import a_topic
+from millstream.spark.pipelines.schema import one_of, positive, setting
+from millstream.spark.pipelines.sinks import Sink, sink
+from millstream.spark.pipelines.sources import Source, source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Self
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from millstream.spark.pipelines.schema import Context
+    from millstream.spark.pipelines.sinks import Trigger
+
+FORMAT: Final = "millstream"
+EXACTLY_ONCE: Final = "exactly-once"
+_RECORD_COLUMNS: Final = frozenset(
+    ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
+)
+"""A row that has no other columns is a record, and goes on as it is."""
+_SOMEWHERE: Final = "broker:9092"
+"""Stands for brokers that the definition names elsewhere, while options are checked."""
+
+
+@source("topic")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSource(Source):
+    """Records of topics: `key`, `value`, `topic`, `partition`, `offset`, `timestamp`, `headers`."""
+
+    topic: tuple[str, ...] = setting("The topic, or a list of topics.", ())
+    pattern: str | None = setting(
+        "A regular expression instead: every topic whose whole name matches.", None
+    )
+    starting_offsets: str = setting(
+        "Where the first run begins: `earliest`, `latest`, or JSON as Spark's Kafka connector "
+        "has it. Later runs go on from the checkpoint.",
+        "earliest",
+    )
+    max_offsets_per_trigger: int | None = setting(
+        "At most so many records in a batch.", None, check=positive
+    )
+    value_format: str | None = setting(
+        "Decode values: the column `value` becomes a struct, and `_error` says why one could not "
+        "be read. An expectation `_error IS NULL` makes dead letters of those.",
+        None,
+        check=one_of("json", "avro", "protobuf"),
+    )
+    value_schema: str | None = setting(
+        "The columns of values, for JSON as in `id BIGINT, at TIMESTAMP`; `options` may name a "
+        "schema registry instead.",
+        None,
+    )
+    headers: bool = setting("Whether to read headers.", True)
+    bootstrap_servers: str | None = setting("Other brokers than those of `cluster`.", None)
+    options: Mapping[str, str] = setting(
+        "More options of the format, such as `failOnDataLoss` or `kafka.fetch.max.bytes`.", {}
+    )
+
+    def within(self, context: Context) -> Self:
+        """With the brokers of the pipeline."""
+        placed: Self = _with_cluster(self, context, _consumer_settings())
+        return placed
+
+    def faults(self) -> Iterable[str]:
+        """What the format says about the options."""
+        if bool(self.topic) == (self.pattern is not None):
+            yield "give `topic` or `pattern`"
+            return
+        try:
+            _parse_source(self.reader_options(self.is_streaming), self.is_streaming)
+        except InvalidArgument as error:
+            yield str(error)
+
+    def reader_options(self, streaming: bool) -> dict[str, str]:
+        """The options as the format has them."""
+        options = {
+            "kafka.bootstrap.servers": self.bootstrap_servers or _SOMEWHERE,
+            "kafka.isolation.level": "read_committed",
+            "startingOffsets": self.starting_offsets,
+            "includeHeaders": str(self.headers).lower(),
+        }
+        if self.pattern is None:
+            options["subscribe"] = ",".join(self.topic)
+        else:
+            options["subscribePattern"] = self.pattern
+        if self.max_offsets_per_trigger is not None and streaming:
+            options["maxOffsetsPerTrigger"] = str(self.max_offsets_per_trigger)
+        if self.value_format is not None:
+            options["valueFormat"] = self.value_format
+        if self.value_schema is not None:
+            options["valueSchema"] = self.value_schema
+        return options | dict(self.options)
+
+    def open(self, spark: SparkSession, streaming: bool) -> DataFrame:
+        """The records."""
+        reader: Any = spark.readStream if streaming else spark.read
+        frame: DataFrame = reader.format(FORMAT).options(**self.reader_options(streaming)).load()
+        return frame
+
+
+@sink("topic")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSink(Sink):
+    """Records of a topic, each exactly once."""
+
+    output_modes: ClassVar[tuple[str, ...]] = ("append", "update")
+
+    topic: str | None = setting(
+        "The topic; without it, rows say so in a column `topic`.", None, check=a_topic
+    )
+    key: str | None = setting(
+        "The record's key: an expression of SQL, as text unless it is binary. Else the column "
+        "`key` if there is one.",
+        None,
+    )
+    value: str | None = setting(
+        "The record's value: an expression. Else the column `value`, if all columns are a "
+        "record's; else the whole row as JSON.",
+        None,
+    )
+    delivery: str = setting(
+        "`exactly-once` writes each batch in transactions; `at-least-once` may write rows of a "
+        "batch again that failed.",
+        EXACTLY_ONCE,
+        check=one_of(EXACTLY_ONCE, "at-least-once"),
+    )
+    partitions: int | None = setting(
+        "Create the topic with so many partitions if it is absent; else the brokers' default.",
+        None,
+        check=positive,
+    )
+    bootstrap_servers: str | None = setting("Other brokers than those of `cluster`.", None)
+    options: Mapping[str, str] = setting(
+        "More options of the format, such as `kafka.compression.type`.", {}
+    )
+
+    def within(self, context: Context) -> Self:
+        """With the brokers of the pipeline."""
+        placed: Self = _with_cluster(self, context, _producer_settings())
+        return placed
+
+    def faults(self) -> Iterable[str]:
+        """What the format says about the options."""
+        from millstream.spark.sink_options import SinkOptions
+
+        yield from Sink.faults(self)
+        try:
+            SinkOptions.parse(self.writer_options(), is_stream=True)
+        except InvalidArgument as error:
+            yield str(error)
+
+    def start(self, df: DataFrame, name: str, checkpoint: str, trigger: Trigger) -> StreamingQuery:
+        """Create the topic if it is absent, and start."""
+        if self.topic is not None:
+            ensure_topic(self.writer_options(), self.topic, self.partitions)
+        return Sink.start(self, df, name, checkpoint, trigger)
+
+    def writer(self, df: DataFrame) -> DataStreamWriter:
+        """The rows as records."""
+        records = df.select(*self._columns(df))
+        return records.writeStream.format(FORMAT).options(**self.writer_options())
+
+    def writer_options(self) -> dict[str, str]:
+        """The options as the format has them."""
+        options = {
+            "kafka.bootstrap.servers": self.bootstrap_servers or _SOMEWHERE,
+            "delivery": self.delivery,
+        }
+        if self.topic is not None:
+            options["topic"] = self.topic
+        return options | dict(self.options)
+
+    def _columns(self, df: DataFrame) -> list[Column]:
+        from pyspark.sql import functions as F
+
+        is_record = "value" in df.columns and set(df.columns) <= _RECORD_COLUMNS
+        columns = []
+        if self.key is not None:
+            columns.append(_as_bytes(df, F.expr(self.key)).alias("key"))
+        elif "key" in df.columns:
+            columns.append(F.col("key"))
+        if self.value is not None:
+            columns.append(_as_bytes(df, F.expr(self.value)).alias("value"))
+        elif is_record:
+            columns.append(F.col("value"))
+        else:
+            columns.append(F.to_json(F.struct("*")).alias("value"))
+        kept = {"headers", "timestamp"} if is_record else set()
+        if self.topic is None:
+            kept.add("topic")
+        return columns + [F.col(each) for each in df.columns if each in kept]
+
+
+def _as_bytes(df: DataFrame, column: Column) -> Column:
+    """Text of a value, unless it is bytes or text by itself."""
+    kind = df.select(column).schema[0].dataType.typeName()
+    if kind in ("binary", "string"):
+        return column
+    if kind in ("struct", "array", "map"):
+        from pyspark.sql import functions as F
+
+        return F.to_json(column)
+    return column.cast("string")
+
+
+def ensure_topic(options: Mapping[str, str], topic: str, partitions: int | None) -> None:
+    """Create a topic if it is absent; `options` say where."""
+    from millstream.client.admin.admin import Admin
+    from millstream.client.admin.topics import NewTopic
+
+    with Admin.from_config(admin_settings(options)) as admin:
+        error = admin.create_topics([NewTopic(topic, partitions)]).errors.get(topic)
+        if error is not None and not isinstance(error, TopicAlreadyExists):
+            raise error
+
+
+def admin_settings(options: Mapping[str, str]) -> dict[str, str]:
+    """Those of a format's options that an `Admin` has too, by Kafka's names."""
+    from millstream.client.admin.config import AdminConfig
+    from millstream.config import keys_of
+
+    known = {each.name for each in keys_of(AdminConfig).values()}
+    settings = {name.removeprefix("kafka."): value for name, value in options.items()}
+    return {name: value for name, value in settings.items() if name in known}
+
+
+def _with_cluster(each: Any, context: Context, known: frozenset[str]) -> Any:
+    """With the brokers and settings of the cluster, unless it has others."""
+    if each.bootstrap_servers not in (None, context.bootstrap_servers):
+        return each
+    shared = {f"kafka.{name}": value for name, value in context.client.items() if name in known}
+    return dataclasses.replace(
+        each,
+        bootstrap_servers=context.bootstrap_servers,
+        options=shared | dict(each.options),
+    )
+
+
+def _consumer_settings() -> frozenset[str]:
+    from millstream.client.consumer.config import ConsumerConfig
+    from millstream.config import keys_of
+
+    return frozenset(each.name for each in keys_of(ConsumerConfig).values())
+
+
+def _producer_settings() -> frozenset[str]:
+    from millstream.client.producer.config import ProducerConfig
+    from millstream.config import keys_of
+
+    return frozenset(each.name for each in keys_of(ProducerConfig).values())
+
+
+def _parse_source(options: Mapping[str, str], is_stream: bool) -> None:
+    from millstream.spark.decoding.options import OPTION_NAMES, DecodingOptions
+    from millstream.spark.options import SourceOptions
+
+    parsed = SourceOptions.parse(options, is_stream=is_stream, decoding_names=OPTION_NAMES)
+    DecodingOptions.parse(parsed.decoding)
