@@ -16,11 +16,12 @@ from cpython.ref cimport PyObject
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport int64_t, uint8_t
 
+from millstream._accel.channel_state cimport (
+    is_quiet, note_active, note_sent, own_bytes, slot, slots)
 from millstream._accel.express cimport (
     EXPRESS_ANSWER_BYTES_MAX, EXPRESS_DECLINED, ExpressHandler, ExpressReader)
 from millstream._accel.records_sender cimport (
     MS_ANSWER_MEMORY, ms_answer, ms_answer_size, ms_send_answer)
-from millstream._accel.slots cimport ms_slot_get, ms_slot_offset, ms_slot_set
 from millstream._accel.socket_transport cimport SocketTransport
 from millstream._accel.sockets cimport (
     ms_epoll_create, ms_epoll_ready, ms_event, ms_event_tag, ms_has_epoll, ms_receive, ms_send)
@@ -37,69 +38,13 @@ cdef enum:
     # A read gets at least so much room, or what was staged is settled first.
     ROOM_BYTES_MIN = 128 * 1024
     ANSWERS_BYTES_MAX = 64 * 1024
+    # So much is read of one connection with large frames before it is another's turn.
+    BULK_BYTES_MAX = 12 * 1024 * 1024
 
 cdef struct Reply:
     PyObject* transport
     int64_t start
     int64_t end
-
-cdef struct Slots:
-    Py_ssize_t is_open
-    Py_ssize_t gate
-    Py_ssize_t in_flight
-    Py_ssize_t out
-    Py_ssize_t sender
-    Py_ssize_t receiver
-    Py_ssize_t liveness
-    Py_ssize_t reasons
-    Py_ssize_t own
-    Py_ssize_t carried
-    Py_ssize_t start
-    Py_ssize_t end
-    Py_ssize_t queue
-    Py_ssize_t bytes_sent
-    Py_ssize_t last_active_ms
-
-cdef Slots slots
-
-
-def bind(channel, gate, receiver, sender, liveness):
-    """Learn where the classes of `millstream.network` keep what is read here."""
-    slots.is_open = ms_slot_offset(channel, "is_open")
-    slots.gate = ms_slot_offset(channel, "_gate")
-    slots.in_flight = ms_slot_offset(channel, "_in_flight")
-    slots.out = ms_slot_offset(channel, "_out")
-    slots.sender = ms_slot_offset(channel, "_sender")
-    slots.receiver = ms_slot_offset(channel, "_receiver")
-    slots.liveness = ms_slot_offset(channel, "liveness")
-    slots.reasons = ms_slot_offset(gate, "reasons")
-    slots.own = ms_slot_offset(receiver, "_own")
-    slots.carried = ms_slot_offset(receiver, "_carried")
-    slots.start = ms_slot_offset(receiver, "start")
-    slots.end = ms_slot_offset(receiver, "end")
-    slots.queue = ms_slot_offset(sender, "_queue")
-    slots.bytes_sent = ms_slot_offset(sender, "bytes_sent")
-    slots.last_active_ms = ms_slot_offset(liveness, "last_active_ms")
-
-
-cdef inline object slot(object owner, Py_ssize_t offset):
-    return <object>ms_slot_get(owner, offset)
-
-
-cdef bint is_quiet(object channel) except -1:
-    """Whether the next frame can be answered at once: nothing is muted, owed or unsent."""
-    return (
-        slot(channel, slots.is_open) is True
-        and <int64_t>slot(slot(channel, slots.gate), slots.reasons) == 0
-        and len(slot(channel, slots.in_flight)) == 0
-        and len(slot(channel, slots.out)) == 0
-        and len(slot(slot(channel, slots.sender), slots.queue)) == 0)
-
-
-cdef int note_sent(object channel, int64_t count) except -1:
-    cdef object sender = slot(channel, slots.sender)
-    ms_slot_set(sender, slots.bytes_sent, <int64_t>slot(sender, slots.bytes_sent) + count)
-    return 0
 
 
 cdef class Selector:
@@ -114,6 +59,7 @@ cdef class Selector:
     cdef uint8_t* _shared
     cdef int64_t _shared_bytes
     cdef int64_t _shared_used
+    cdef int64_t _read_bytes_max
     cdef int64_t _frame_bytes_max
     cdef uint8_t* _answers
     cdef int64_t _answers_used
@@ -122,6 +68,11 @@ cdef class Selector:
     cdef ExpressHandler _staging
     cdef Reply _replies[EVENTS_MAX]
     cdef int _reply_count
+    # Whose large frames are read now, how much more of them, and how many had their turn so far.
+    cdef PyObject* _bulk
+    cdef int64_t _bulk_left
+    cdef int64_t _bulk_turns
+    cdef int64_t _received
     cdef int64_t _bytes_in
     cdef int64_t _requests
 
@@ -142,6 +93,7 @@ cdef class Selector:
         if self._epoll < 0:
             raise OSError(errno, os.strerror(errno))
         self.use_buffer(processor.shared_buffer)
+        self._read_bytes_max = len(processor.shared_space)
         loop.add_reader(self._epoll, self._on_ready)
 
     def __dealloc__(self):
@@ -182,22 +134,30 @@ cdef class Selector:
     def _on_ready(self):
         """Read everybody who is ready, then settle what was staged."""
         cdef ms_event events[EVENTS_MAX]
-        cdef SocketTransport transport
+        cdef SocketTransport transport, bulk = None
         cdef int i, count = ms_epoll_ready(self._epoll, events, EVENTS_MAX)
         self._now = self._processor.now_ms()
         for i in range(count):
             transport = <SocketTransport>ms_event_tag(&events[i])
             # Somebody before it in this turn may have muted or closed it.
             if transport.is_read:
-                try:
-                    self._read(transport)
-                except Exception as error:
-                    self._report(transport, error)
+                if self._is_bulk(transport):
+                    bulk = self._before(transport, bulk)
+                else:
+                    self._try_to_read(transport)
+        if bulk is not None and bulk.is_read:
+            self._read_bulk(bulk)
         try:
             self._settle()
         except Exception as error:
             self._report(None, error)
         self._hand_over_counts()
+
+    cdef _try_to_read(self, SocketTransport transport):
+        try:
+            self._read(transport)
+        except Exception as error:
+            self._report(transport, error)
 
     cdef _report(self, SocketTransport transport, error):
         """What should not happen: tell it, and close the connection it happened on."""
@@ -211,6 +171,35 @@ cdef class Selector:
             self._processor.requests_received += self._requests
             self._processor.bytes_in += self._bytes_in
             self._requests = self._bytes_in = 0
+
+    # Large frames. Only one connection that sends them is read in a turn of the loop, so that nobody
+    # with a small request waits for more than one of them, and the same one for a while: its buffer
+    # and its part of the log are in the processor's cache then.
+
+    cdef bint _is_bulk(self, SocketTransport transport) except -1:
+        """Whether frames are received that are larger than a read into the shared buffer."""
+        return own_bytes(transport.channel) > self._read_bytes_max
+
+    cdef SocketTransport _before(self, SocketTransport transport, SocketTransport other):
+        """Which of two is read: whose turn it is, or who waits for longer; the other may be None."""
+        if other is None or self._is_its_turn(transport):
+            return transport
+        if self._is_its_turn(other):
+            return other
+        return transport if transport.turn < other.turn else other
+
+    cdef bint _is_its_turn(self, SocketTransport transport) noexcept:
+        return <PyObject*>transport is self._bulk and self._bulk_left > 0
+
+    cdef _read_bulk(self, SocketTransport transport):
+        if not self._is_its_turn(transport):
+            self._bulk = <PyObject*>transport
+            self._bulk_left = BULK_BYTES_MAX
+            self._bulk_turns += 1
+            transport.turn = self._bulk_turns
+        self._received = 0
+        self._try_to_read(transport)
+        self._bulk_left -= self._received
 
     # Reading.
 
@@ -227,15 +216,19 @@ cdef class Selector:
         self._settle()
         return self._read_rest(transport, receiver, has_own)
 
+    cdef int64_t _receive(self, SocketTransport transport, uint8_t* room, int64_t size) noexcept:
+        self._received = ms_receive(transport.descriptor, room, size)
+        return self._received
+
     cdef int _read_for_channel(self, SocketTransport transport, bint is_plain) except -1:
         """All is left to the channel."""
         cdef Py_buffer view
         cdef int64_t count
         if is_plain:
-            count = ms_receive(transport.descriptor, self._shared, self._shared_bytes)
+            count = self._receive(transport, self._shared, self._read_bytes_max)
         else:
             PyObject_GetBuffer(transport.channel.get_buffer(-1), &view, PyBUF_WRITABLE)
-            count = ms_receive(transport.descriptor, view.buf, view.len)
+            count = self._receive(transport, <uint8_t*>view.buf, view.len)
             PyBuffer_Release(&view)
         if count > 0:
             transport.channel.buffer_updated(count)
@@ -248,16 +241,15 @@ cdef class Selector:
         if self._shared_bytes - self._shared_used < ROOM_BYTES_MIN:
             self._settle()
         cdef int64_t start = self._shared_used
-        cdef int64_t count = ms_receive(
-            transport.descriptor, self._shared + start, self._shared_bytes - start)
+        cdef int64_t count = self._receive(
+            transport, self._shared + start, min(self._shared_bytes - start, self._read_bytes_max))
         if count <= 0:
             return self._ended(transport, count)
         cdef int64_t handled = self._stage(transport, self._shared, start, start + count)
         if handled == start + count:
             self._bytes_in += count
             self._shared_used = handled
-            ms_slot_set(
-                slot(transport.channel, slots.liveness), slots.last_active_ms, self._now)
+            note_active(transport.channel, self._now)
         else:
             self._settle()
             transport.channel.buffer_updated(count, start, handled - start)
@@ -272,7 +264,7 @@ cdef class Selector:
             <bytes>slot(receiver, slots.carried))
         PyObject_GetBuffer(receiver.space(), &view, PyBUF_WRITABLE)
         try:
-            count = ms_receive(transport.descriptor, view.buf, view.len)
+            count = self._receive(transport, <uint8_t*>view.buf, view.len)
             if count <= 0:
                 return self._ended(transport, count)
             base = <uint8_t*>view.buf - end

@@ -1,5 +1,7 @@
 """The transport for `selector`, which makes it; see socket_transport.pyx."""
 
+from libc.stdint cimport int64_t
+
 from millstream._accel.express cimport ExpressHandler
 
 cdef class SocketTransport:
@@ -13,6 +15,8 @@ cdef class SocketTransport:
     cdef int descriptor
     cdef bint is_read
     cdef bint is_closed
+    # For the selector: when it was last the turn of this connection with large frames.
+    cdef int64_t turn
 
     cdef int watch(self) except -1
     cdef fail(self, error)

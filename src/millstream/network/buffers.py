@@ -7,9 +7,13 @@ of its own from the pool only while a frame is too large to be carried from read
 
 from __future__ import annotations
 
+import mmap
 from typing import Final
 
-SHARED_BUFFER_BYTES: Final = 256 * 1024
+SHARED_BUFFER_BYTES: Final = 1024 * 1024
+"""What several connections send in one turn is gathered here; it fits into a processor's cache."""
+READ_BYTES_MAX: Final = 256 * 1024
+"""Of it one read gets so much. Larger frames are received into buffers of their own."""
 CARRIED_BYTES_MAX: Final = 32 * 1024
 """The rest of a frame up to this size is copied into the shared buffer at the next read."""
 KEPT_BYTES_MAX: Final = 32 * 1024 * 1024
@@ -26,6 +30,11 @@ def growth_bytes(frame_bytes: int, received_bytes: int) -> int:
     """
     wanted = min(frame_bytes, max(received_bytes * _GROWTH, _GRAIN_BYTES))
     return -(-wanted // _GRAIN_BYTES) * _GRAIN_BYTES
+
+
+def make_shared_buffer() -> memoryview:
+    """A new one; a request may keep it for itself. Pages cost nothing before they are used."""
+    return memoryview(mmap.mmap(-1, SHARED_BUFFER_BYTES))
 
 
 class BufferPool:

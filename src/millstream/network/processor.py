@@ -11,7 +11,7 @@ import heapq
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from millstream.network.buffers import SHARED_BUFFER_BYTES, BufferPool
+from millstream.network.buffers import READ_BYTES_MAX, BufferPool, make_shared_buffer
 from millstream.network.liveness import NEVER_MS, Expiry
 from millstream.network.log_limiter import LogLimiter, logger
 from millstream.network.request_channel import RequestChannel
@@ -59,7 +59,9 @@ class Processor:
         self.log = LogLimiter(clock)
         self.requests = RequestChannel(config)
         self.pool = BufferPool()
-        self.shared_buffer = memoryview(bytearray(SHARED_BUFFER_BYTES))
+        self.shared_buffer = make_shared_buffer()
+        self.shared_space = self.shared_buffer[:READ_BYTES_MAX]
+        """Where a single read goes."""
         self.selector: Selector | None = None
         """Reads the plain connections where it was built; made with the first of them."""
         self.channels: dict[int, KafkaChannel] = {}
@@ -105,7 +107,8 @@ class Processor:
 
     def renew_shared_buffer(self) -> None:
         """A request retains the bytes of the one in use."""
-        self.shared_buffer = memoryview(bytearray(SHARED_BUFFER_BYTES))
+        self.shared_buffer = make_shared_buffer()
+        self.shared_space = self.shared_buffer[:READ_BYTES_MAX]
         if self.selector is not None:
             self.selector.use_buffer(self.shared_buffer)
 

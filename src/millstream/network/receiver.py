@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from millstream.network.buffers import CARRIED_BYTES_MAX, SHARED_BUFFER_BYTES, growth_bytes
+from millstream.network.buffers import CARRIED_BYTES_MAX, READ_BYTES_MAX, growth_bytes
 from millstream.network.header import FRAME_SIZE_BYTES
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Receiver:
         own = self._own
         if own is not None:
             return own[self.end :]
-        shared = self._processor.shared_buffer
+        shared = self._processor.shared_space
         carried = self._carried
         if carried:
             shared[: len(carried)] = carried
@@ -132,7 +132,7 @@ class Receiver:
         was_large = self.end - self._pass_start > CARRIED_BYTES_MAX
         self.start = self.end = 0
         pool = self._processor.pool
-        if own is not None and was_large and len(own) > SHARED_BUFFER_BYTES and pool.may_linger:
+        if own is not None and was_large and len(own) > READ_BYTES_MAX and pool.may_linger:
             return
         if own is not None:
             pool.give_back(own)
@@ -151,7 +151,7 @@ class Receiver:
         size = growth_bytes(frame_bytes, rest) if has_room else rest
         if has_room and self.start - self._pass_start > CARRIED_BYTES_MAX:
             # Several frames at a time: the next read shall bring as many.
-            size = max(size, SHARED_BUFFER_BYTES)
+            size = max(size, READ_BYTES_MAX)
         self._move_to(self._processor.pool.take(max(size, rest)), rest)
         return has_room
 

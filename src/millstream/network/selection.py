@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 def find_selector(processor: Processor) -> Selector | None:
     """The selector of a processor, made at the first call; None where there can be none."""
     if processor.selector is None and _accel.COMPILED:
-        from millstream._accel import selector
+        from millstream._accel import channel_state, selector
 
         if selector.IS_SUPPORTED:
-            selector.bind(KafkaChannel, InputGate, Receiver, Sender, Liveness)
+            channel_state.bind(KafkaChannel, InputGate, Receiver, Sender, Liveness)
             processor.selector = selector.Selector(processor.loop, processor)
     return processor.selector

@@ -111,6 +111,26 @@ def test_many_connections_write_to_the_same_logs(run: Run, tmp_path: Path) -> No
     run(scenario())
 
 
+def test_connections_with_large_frames_take_turns_and_let_small_ones_pass(
+    run: Run, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        async with serving(tmp_path) as (broker, served):
+            large = [await served.client() for _ in range(3)]
+            count, frame = 50, produce_frame(broker, 0, 0, 400_000)
+            sending = [asyncio.create_task(each.send(frame * count)) for each in large]
+            answers = [asyncio.create_task(each.ids(count)) for each in large]
+            small = await served.client()
+            for turn in range(20):
+                await small.send(produce_frame(broker, turn, 1))
+                assert await small.ids(1) == [turn]
+            for each in (*answers, *sending):
+                await each
+            assert end_offsets(broker) == [WARM + 3 * count, WARM + 20]
+
+    run(scenario())
+
+
 def test_a_peer_that_reads_nothing_gets_every_answer_in_the_end(run: Run, tmp_path: Path) -> None:
     async def scenario() -> None:
         async with serving(tmp_path, socket_send_buffer_bytes=4096) as (broker, served):

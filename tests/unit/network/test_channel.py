@@ -152,7 +152,7 @@ def test_a_connection_is_read_into_the_shared_buffer_again_when_nothing_is_left(
     receive(channel, sent[-1:])
 
     assert world.processor.pool.loaned_bytes == 0
-    assert channel.get_buffer(-1) is world.processor.shared_buffer
+    assert channel.get_buffer(-1) is world.processor.shared_space
 
 
 def test_a_frame_that_is_only_announced_costs_little_memory() -> None:
