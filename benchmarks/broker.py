@@ -61,7 +61,6 @@ _WARM_UP: tuple[Row, ...] = (
     FetchRow("64KiB", 4),
     FollowRow(),
 )
-_FRESH_BYTES = 1 << 30
 
 
 def main() -> None:
@@ -201,20 +200,10 @@ def measure_rows(launchers: list[Launcher], options: argparse.Namespace, report:
             stack.enter_context(BrokerProcess(each, scratch / each.name)) for each in launchers
         ]
         report.say(f"load {os.getloadavg()[0]:.1f} before; warming up")
-        touch_memory(scratch)
         warm_up(brokers, 1.5 if options.quick else 4.0)
         for row in chosen:
             report.row(row.name, compare(row, brokers, options))
         report.say(f"load {os.getloadavg()[0]:.1f} after")
-
-
-def touch_memory(directory: Path) -> None:
-    """Pages that were never used cost a virtual machine ten times a used one: use them now."""
-    path, block = directory / "fresh", bytes(1 << 20)
-    with path.open("wb") as file:
-        for _ in range(_FRESH_BYTES >> 20):
-            file.write(block)
-    path.unlink()
 
 
 def warm_up(brokers: list[BrokerProcess], seconds: float) -> None:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from benchmarks.broker_processes import Launcher
 
 MANY_PARTITIONS = 1000
-SETTLE_SECONDS = 2.0
+SETTLE_SECONDS = 11.0
+"""Both write watermarks 5 s after a change; ours looks for more 5 s later, then no more."""
 IDLE_SECONDS, QUICK_IDLE_SECONDS = 5.0, 2.0
 
 

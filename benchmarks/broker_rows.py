@@ -139,6 +139,18 @@ class Topic:
         assert found == self._sent, f"{self._broker.name}: {found} records of {self._sent}"
 
 
+def touch_memory(size: int) -> None:
+    """Have so many pages that were used a moment ago.
+
+    A page that was never used, or that the machine gave back to its host, costs ten times a used
+    one, and what is written in a round needs new ones.
+    """
+    block = bytes(MIB)
+    with tempfile.TemporaryFile(prefix="millstream-pages-") as file:
+        for _ in range(-(-size // MIB)):
+            file.write(block)
+
+
 def measured(report: dict[str, Any], used: float, size: int) -> Figures:
     """The figures of a row from a report of the load generator and the broker's CPU time."""
     requests, seconds = report["requests"], report["seconds"]
@@ -173,7 +185,9 @@ class ProduceRow:
         with Topic(broker, batch) as topic:
             load = (self.connections, self.window)
             warm, limit = (self._requests(each, size) for each in (WARM_BYTES_MAX, ROUND_BYTES_MAX))
-            topic.produce(*load, effort.warm_seconds, warm)
+            found = topic.produce(*load, effort.warm_seconds, warm)
+            likely = found["requests"] / found["seconds"] * effort.seconds * size
+            touch_memory(min(2 * round(likely), ROUND_BYTES_MAX))
             before = cpu_seconds(broker.pid)
             report = topic.produce(*load, effort.seconds, limit)
             used = cpu_seconds(broker.pid) - before
