@@ -89,7 +89,7 @@ soak-spark: setup ## Kill Spark's tasks, drivers and brokers while they write ex
 
 bench: setup ## Measure beside the peers: make bench ARGS=--quick
 	for question in records protocol storage log_manager network replica broker_handlers \
-	  embedded broker coordinator clients; do \
+	  embedded broker coordinator clients spark; do \
 	  $(BIN)/python -m benchmarks.$$question $(ARGS) || exit 1; done
 
 generate: setup ## Write protocol/messages anew from schema/
