@@ -94,10 +94,10 @@ def killing_task(plan: Plan) -> type[ExactlyOnceTask]:
             super().initialize()
             self._at("initialized")
 
-        def read_markers(self) -> Any:
-            markers = super().read_markers()
+        def read_marker(self) -> Any:
+            marker = super().read_marker()
             self._at("read")
-            return markers
+            return marker
 
         def produce(self, tables: Iterable[tuple[str, Any]]) -> Any:
             rows = super().produce(self._watched(tables))

@@ -2,7 +2,7 @@
 
 1. `initialize`: take the task's transactional id over. Earlier tries of the same task, dead or
    alive, can commit nothing from here on; what they had open is aborted, or committed to the end.
-2. `read_markers`: so the marker cannot change any more behind our back. `decide` says what to do.
+2. `read_marker`: so the marker cannot change any more behind our back. `decide` says what to do.
 3. `produce`: the rows, in a transaction; or `verify`, if they are written.
 4. `write_marker`: in the same transaction.
 5. `commit`.
@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any, Final
 from millstream.client.producer.producer import Producer
 from millstream.errors import MillstreamError
 from millstream.records.fingerprint import Fingerprint, fingerprint_of
-from millstream.spark.marker_reading import read_marker_offsets
+from millstream.spark.marker_reading import read_stable_offsets
 from millstream.spark.markers import (
     Decision,
     Marker,
     TaskIdentity,
     TaskReport,
     decide,
-    markers_by_task,
+    latest_marker,
     verify,
 )
 from millstream.types import TopicPartition
@@ -44,10 +44,10 @@ class ExactlyOnceTask:
     """Writes one task's rows once, whatever happened before."""
 
     def __init__(
-        self, task: TaskIdentity, execution: str, routing: Routing, options: SinkOptions
+        self, task: TaskIdentity, run: str, routing: Routing, options: SinkOptions
     ) -> None:
         self.task = task
-        self._execution = execution
+        self._run_id = run
         self._routing = routing
         self._options = options
         self._producer: Producer | None = None
@@ -59,7 +59,7 @@ class ExactlyOnceTask:
         tables = self._tables(batches)
         first = next(tables, None)
         if first is None:
-            return TaskReport(self.task.partition, self.task.group)
+            return TaskReport(self.task.partition, self.task.family)
         try:
             report = self._run(_chain(first, tables))
         except BaseException:
@@ -70,8 +70,7 @@ class ExactlyOnceTask:
 
     def _run(self, tables: Iterator[tuple[str, Any]]) -> TaskReport:
         self.initialize()
-        markers = self.read_markers()
-        marker = markers.get(self.task.partition)
+        marker = self.read_marker()
         is_repeated = decide(self.task, marker) is Decision.VERIFY
         if is_repeated:
             assert marker is not None
@@ -81,11 +80,8 @@ class ExactlyOnceTask:
             rows = self.produce(tables)
             self.write_marker()
             self.commit()
-        saw_others = any(
-            each.batch_id == self.task.batch_id and each.execution != self._execution
-            for each in markers.values()
-        )
-        return TaskReport(self.task.partition, self.task.group, rows, is_repeated, saw_others)
+        is_later = not is_repeated and marker is not None and marker.run == self._run_id
+        return TaskReport(self.task.partition, self.task.family, rows, is_repeated, is_later)
 
     # ---- the steps ----
 
@@ -95,10 +91,10 @@ class ExactlyOnceTask:
         self._producer = Producer.from_config(settings)
         self._producer.init_transactions()
 
-    def read_markers(self) -> dict[int, Marker]:
-        """What the tasks of this query have written last; this task's own is settled."""
-        offsets = read_marker_offsets(self._open(), self.task.group, self.task.partition)
-        return markers_by_task(self.task.group, offsets)
+    def read_marker(self) -> Marker | None:
+        """What this task has written last."""
+        group = self.task.transactional_id
+        return latest_marker(group, read_stable_offsets(self._open(), group))
 
     def produce(self, tables: Iterable[tuple[str, Any]]) -> Fingerprint:
         """Send the rows in a transaction, which is begun here."""
@@ -117,9 +113,10 @@ class ExactlyOnceTask:
     def write_marker(self) -> None:
         """Tell later tries, if the transaction is committed."""
         assert self._marker_topic is not None
-        marker = Marker(self.task.batch_id, self._written, self._execution)
-        place = TopicPartition(self._marker_topic, self.task.partition)
-        self._open().send_offsets_to_transaction({place: marker.to_offset()}, self.task.group)
+        marker = Marker(self.task.batch_id, self._written, self._run_id)
+        place = TopicPartition(self._marker_topic, 0)
+        group = self.task.transactional_id
+        self._open().send_offsets_to_transaction({place: marker.to_offset()}, group)
 
     def commit(self) -> None:
         """Rows and marker are there from now on, or the next try finds neither."""

@@ -12,6 +12,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from millstream.client.admin.admin import Admin
@@ -31,14 +32,19 @@ _logger = logging.getLogger(__name__)
 def commit_offsets_of(
     query: Any, group: str, bootstrap: str, **settings: Unpack[AdminSettings]
 ) -> GroupOffsetsListener:
-    """Commit each batch that a streaming query finishes from now on to a consumer group.
+    """Commit the end of each batch that a streaming query finishes to a consumer group.
 
     `settings` are those of an `Admin`. The group must have no members. The listener ends with the
     query; `wait` on it to know that the last batch is committed.
     """
     committer = GroupCommitter(Admin(bootstrap, **settings), group)
     listener = GroupOffsetsListener(str(query.id), committer)
-    query.sparkSession.streams.addListener(listener)
+    SparkSession.active().streams.addListener(listener)
+    # What happened before that is not told again.
+    if query.lastProgress is not None:
+        listener.note(query.lastProgress)
+    if not query.isActive:
+        committer.close()
     return listener
 
 
@@ -98,6 +104,15 @@ class GroupOffsetsListener(StreamingQueryListener):
     def __init__(self, query_id: str, committer: GroupCommitter) -> None:
         self._query_id = query_id
         self._committer = committer
+        self._lock = threading.Lock()
+        self._last_batch = -1
+
+    def note(self, progress: Any) -> None:
+        """A batch is finished; one before the last is old news."""
+        with self._lock:
+            if progress.batchId >= self._last_batch:
+                self._last_batch = progress.batchId
+                self._committer.tell(ends_of(progress.sources))
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the query has ended and its last batch is committed; whether it is in time."""
@@ -109,7 +124,7 @@ class GroupOffsetsListener(StreamingQueryListener):
     def onQueryProgress(self, event: Any) -> None:
         """A batch is finished."""
         if str(event.progress.id) == self._query_id:
-            self._committer.tell(ends_of(event.progress.sources))
+            self.note(event.progress)
 
     def onQueryTerminated(self, event: Any) -> None:
         """The query has ended, well or not."""

@@ -1,8 +1,7 @@
-"""Reads the markers of an exactly-once write over the connections that its producer has.
+"""Reads the marker of an exactly-once write over the connections that its producer has.
 
-An administrator's client would do the same with connections and a thread of its own for every
-task; and it would wait for the markers of other tasks that are in doubt, which may be in doubt for
-as long as this task keeps their core busy.
+An administrator's client would do the same, with connections and a thread of its own for every
+task.
 """
 
 from __future__ import annotations
@@ -37,13 +36,11 @@ _SEVERAL_GROUPS_FROM: Final = 8
 _TOPIC_NAMES_UNTIL: Final = 9
 
 
-def read_marker_offsets(
-    producer: Producer, group: str, task: int
-) -> dict[TopicPartition, OffsetAndMetadata]:
-    """All that is committed in a group; what concerns partition `task` is not in doubt."""
+def read_stable_offsets(producer: Producer, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
+    """All that is committed in a group, once no transaction is about to change it."""
     core = producer._core
     wire_group = core.config.isolation.to_wire(group)
-    waiter: Waiter[OffsetFetchResponse] = Waiter(f"reading the markers in group {group}")
+    waiter: Waiter[OffsetFetchResponse] = Waiter(f"reading the marker in group {group}")
     wait_ms = core.config.max_block_ms
 
     def on_done(answer: Message | MillstreamError, _now_ms: int) -> None:
@@ -51,7 +48,7 @@ def read_marker_offsets(
             waiter.set_error(answer)
             return
         assert isinstance(answer, OffsetFetchResponse)
-        code = _code_that_counts(answer, task)
+        code = _code_in(answer)
         if code:
             waiter.set_error(error_for_code(code))
         else:
@@ -64,7 +61,7 @@ def read_marker_offsets(
             on_done,
             deadline_ms=now_ms + wait_ms,
             now_ms=now_ms,
-            error_of=lambda answer: _code_that_counts(answer, task),
+            error_of=_code_in,
         )
 
     core.runtime.post(ask)
@@ -76,7 +73,6 @@ def read_marker_offsets(
         )
         for topic, each in told
         if (name := core.config.isolation.from_wire(topic)) is not None
-        and not each.error_code
         and each.committed_offset >= 0
     }
 
@@ -103,9 +99,9 @@ def _partitions(
             yield from ((named.name, each) for each in named.partitions)
 
 
-def _code_that_counts(answer: Message, task: int) -> int:
-    """The error of the whole answer, or that of the task's own marker."""
+def _code_in(answer: Message) -> int:
+    """The error of the answer, of the group in it or of a partition; 0 if all is well."""
     assert isinstance(answer, OffsetFetchResponse)
     codes = [answer.error_code, *(group.error_code for group in answer.groups)]
-    codes += [each.error_code for _, each in _partitions(answer) if each.partition_index == task]
+    codes += [each.error_code for _, each in _partitions(answer)]
     return next((code for code in codes if code), 0)

@@ -2,8 +2,8 @@
 
 Each task writes its rows and a `Marker` in one transaction: the number of the batch and the
 fingerprint of the rows, kept as the committed offset of a consumer group that nobody reads with.
-Before it writes, a task reads its marker and asks `decide`; after a batch that was begun before,
-the driver asks `audit`. All of it is a function of values: no broker, no Spark, no clock.
+Before it writes, a task reads its marker and asks `decide`; after the first batch of a run, the
+driver asks `audit`. All of it is a function of values: no broker, no Spark, no clock.
 """
 
 from __future__ import annotations
@@ -47,17 +47,21 @@ class TaskIdentity:
     """The task's number in its stage, which has nothing to do with partitions of topics."""
 
     @property
-    def group(self) -> str:
-        """The group that keeps the markers of the whole query."""
-        return f"{self.prefix}.{self.query_id}"
+    def family(self) -> str:
+        """How the names of all tasks of the query begin."""
+        return f"{self.prefix}.{self.query_id}."
 
     @property
     def transactional_id(self) -> str:
-        """By which a new try shuts out those before it."""
-        return f"{self.group}.{self.partition}"
+        """By which a new try shuts out those before it; the group with the marker is called so too.
+
+        A group for each task, because an offset belongs to a partition that must exist, and there
+        may be more tasks than partitions.
+        """
+        return f"{self.family}{self.partition}"
 
     def __str__(self) -> str:
-        return f"batch {self.batch_id} of {self.group}, task {self.partition}"
+        return f"batch {self.batch_id} of query {self.query_id}, task {self.partition}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,22 +70,22 @@ class Marker:
 
     batch_id: int
     fingerprint: Fingerprint
-    execution: str
-    """Names the run of the batch in which it was written: all tasks of one run have the same."""
+    run: str
+    """The life of the query in which it was written, from one start to the next."""
 
     def to_offset(self) -> OffsetAndMetadata:
         """As it is committed."""
         rows = self.fingerprint
         return OffsetAndMetadata(
             self.batch_id,
-            f"{_FORM} {rows.rows} {rows.keys:016x} {rows.content:016x} {self.execution}",
+            f"{_FORM} {rows.rows} {rows.keys:016x} {rows.content:016x} {self.run}",
         )
 
     @classmethod
     def from_offset(cls, group: str, committed: OffsetAndMetadata) -> Marker:
         """Read one; SinkRefused if the group has been used for something else."""
         try:
-            form, rows, keys, content, execution = committed.metadata.split(" ")
+            form, rows, keys, content, run = committed.metadata.split(" ")
             fingerprint = Fingerprint(int(rows), int(keys, 16), int(content, 16))
         except ValueError:
             form = ""
@@ -90,7 +94,7 @@ class Marker:
                 f"group {group} has a commit that is no marker of this sink: "
                 f"{committed.metadata!r}. Choose another transactionalIdPrefix. {_SEE}"
             )
-        return cls(committed.offset, fingerprint, execution)
+        return cls(committed.offset, fingerprint, run)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,26 +102,20 @@ class TaskReport:
     """What a task tells the driver."""
 
     partition: int
-    group: str = ""
-    """Empty where there are no markers."""
+    family: str = ""
+    """How the names of the query's groups begin; empty where there are no markers."""
     fingerprint: Fingerprint = NOTHING
     is_repeated: bool = False
     """Whether the rows were there already."""
-    saw_others: bool = False
-    """Whether there were markers of this batch from another run of it."""
+    is_later: bool = False
+    """Whether the task had written an earlier batch in this run: then this one was never begun
+    before, because a run that fails ends."""
 
 
-def markers_by_task(
-    group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
-) -> dict[int, Marker]:
-    """The latest marker of each task; it is kept beside whichever topic the task wrote to first."""
-    found: dict[int, Marker] = {}
-    for place, committed in offsets.items():
-        marker = Marker.from_offset(group, committed)
-        known = found.get(place.partition)
-        if known is None or known.batch_id < marker.batch_id:
-            found[place.partition] = marker
-    return found
+def latest_marker(group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Marker | None:
+    """A task's marker; it is kept beside whichever topic the task wrote to first."""
+    found = [Marker.from_offset(group, committed) for committed in offsets.values()]
+    return max(found, key=lambda marker: marker.batch_id, default=None)
 
 
 def decide(task: TaskIdentity, marker: Marker | None) -> Decision:

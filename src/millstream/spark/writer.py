@@ -21,7 +21,7 @@ from millstream.errors import InvalidArgument
 from millstream.records.fingerprint import Fingerprint
 from millstream.spark import producers
 from millstream.spark.exactly_once import ExactlyOnceTask
-from millstream.spark.markers import TaskIdentity, TaskReport, audit, markers_by_task
+from millstream.spark.markers import Marker, TaskIdentity, TaskReport, audit, latest_marker
 from millstream.spark.routing import Routing, types_of
 from millstream.spark.sink_options import SinkOptions
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _QUERY_ID: Final = "sql.streaming.queryId"
 _BATCH_ID: Final = "streaming.sql.batchId"
+_RUN_ID: Final = "spark.jobGroup.id"
 
 
 @dataclass
@@ -47,8 +48,8 @@ class TaskWriter:
     def __init__(self, options: SinkOptions, routing: Routing) -> None:
         self._options = options
         self._routing = routing
-        # One for all tasks of a batch that is run: another run of it is told apart by that.
-        self._execution = uuid4().hex[:12]
+        # Spark names the runs of a stream, by its group of jobs; a batch is a run of its own.
+        self._run = uuid4().hex
 
     def write(self, batches: Iterable[Any]) -> SinkMessage:
         """Write all rows, and return when they are safe."""
@@ -57,20 +58,24 @@ class TaskWriter:
             raise InvalidArgument("rows are written by tasks of Spark only")
         if self._options.is_exactly_once:
             task = self._identity(context)
-            run = self.task_class(task, self._execution, self._routing, self._options)
-            return SinkMessage(run.run(batches))
+            steps = self.task_class(task, self._run_of(context), self._routing, self._options)
+            return SinkMessage(steps.run(batches))
         rows = self._write_at_least_once(batches)
         return SinkMessage(TaskReport(context.partitionId(), fingerprint=Fingerprint(rows)))
 
     def check(self, batch_id: int, messages: Sequence[SinkMessage | None]) -> None:
-        """On the driver: see that a batch which was begun before is what it is now."""
+        """On the driver: see that a batch which may have been begun before is what it was then.
+
+        That can only be the first one of a run. It is the one place that sees all tasks at once.
+        """
         reports = [message.report for message in messages if message is not None]
-        if not any(report.saw_others for report in reports):
-            return
-        group = reports[0].group
-        with Admin.from_config(_settings_of_admin(self._options.client)) as admin:
-            offsets = admin.list_group_offsets([group])[group]
-        audit(batch_id, reports, markers_by_task(group, offsets), self._options.fingerprint)
+        is_known = all(not each.fingerprint.rows for each in reports) or any(
+            each.is_later for each in reports
+        )
+        if self._options.is_exactly_once and not is_known:
+            with Admin.from_config(_settings_of_admin(self._options.client)) as admin:
+                markers = _markers(admin, reports[0].family)
+            audit(batch_id, reports, markers, self._options.fingerprint)
 
     def _identity(self, context: Any) -> TaskIdentity:
         query_id = self._options.write_id or context.getLocalProperty(_QUERY_ID)
@@ -85,6 +90,10 @@ class TaskWriter:
         return TaskIdentity(
             self._options.transactional_id_prefix, query_id, int(batch_id), context.partitionId()
         )
+
+    def _run_of(self, context: Any) -> str:
+        is_stream = context.getLocalProperty(_QUERY_ID) is not None
+        return (context.getLocalProperty(_RUN_ID) if is_stream else None) or self._run
 
     def _write_at_least_once(self, batches: Iterable[Any]) -> int:
         rows = 0
@@ -116,6 +125,20 @@ class MillstreamWriter(DataSourceArrowWriter):
 
     def abort(self, messages: Any) -> None:
         """On the driver: nothing to undo. What a task has committed stays, and is not repeated."""
+
+
+def _markers(admin: Any, family: str) -> dict[int, Marker]:
+    """The markers of all tasks that a query has ever had."""
+    groups = [
+        each.group_id
+        for each in admin.list_groups()
+        if each.group_id.startswith(family) and each.group_id[len(family) :].isdecimal()
+    ]
+    offsets = admin.list_group_offsets(groups).raise_first() if groups else {}
+    found = {group: latest_marker(group, offsets[group]) for group in groups}
+    return {
+        int(group[len(family) :]): marker for group, marker in found.items() if marker is not None
+    }
 
 
 def _settings_of_admin(client: Mapping[str, str]) -> dict[str, str]:

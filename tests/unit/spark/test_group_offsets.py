@@ -94,7 +94,7 @@ def test_a_commit_that_fails_is_told_and_the_next_one_tried(
     assert "offsets are not committed to group reports: not yours" in caplog.text
 
 
-def test_a_listener_minds_its_own_query_and_ends_with_it() -> None:
+def test_a_listener_minds_its_own_query_and_no_old_news_and_ends_with_it() -> None:
     admin = Admin()
     admin.may_go_on.set()
     listener = GroupOffsetsListener("mine", GroupCommitter(admin, "reports"))
@@ -103,12 +103,15 @@ def test_a_listener_minds_its_own_query_and_ends_with_it() -> None:
     listener.onQueryProgress(progress("other", 5))
     listener.onQueryTerminated(SimpleNamespace(id="other"))
     listener.onQueryProgress(progress("mine", 6))
+    assert admin.has_begun.wait(10)
+    listener.note(progress("mine", 4, batch=0).progress)
     listener.onQueryTerminated(SimpleNamespace(id="mine"))
 
     assert listener.wait(10)
     assert admin.commits == [at(6)]
 
 
-def progress(query_id: str, end: int) -> Any:
+def progress(query_id: str, end: int, batch: int = 1) -> Any:
     sources = [source(f'{{"orders": {{"0": {end}}}}}')]
-    return SimpleNamespace(progress=SimpleNamespace(id=query_id, sources=sources))
+    told = SimpleNamespace(id=query_id, batchId=batch, sources=sources)
+    return SimpleNamespace(progress=told)

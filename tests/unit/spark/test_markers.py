@@ -18,7 +18,7 @@ from millstream.spark.markers import (
     TaskReport,
     audit,
     decide,
-    markers_by_task,
+    latest_marker,
     verify,
 )
 from millstream.types import TopicPartition
@@ -30,9 +30,9 @@ MARKER = Marker(7, ROWS, "first")
 
 def test_identities_name_the_task_and_not_the_batch() -> None:
     assert TASK.transactional_id == "p.query.2"
-    assert TASK.group == "p.query"
+    assert TASK.family == "p.query."
     assert replace(TASK, batch_id=8).transactional_id == TASK.transactional_id
-    assert str(TASK) == "batch 7 of p.query, task 2"
+    assert str(TASK) == "batch 7 of query query, task 2"
 
 
 @pytest.mark.parametrize("marker", [None, replace(MARKER, batch_id=6), replace(MARKER, batch_id=0)])
@@ -45,7 +45,7 @@ def test_a_batch_that_is_written_is_only_verified() -> None:
 
 
 def test_a_batch_before_the_one_that_is_written_is_refused() -> None:
-    with pytest.raises(SinkRefused, match=r"batch 7 of p.query, task 2: batch 8 is written"):
+    with pytest.raises(SinkRefused, match=r"batch 7 of query query, task 2: batch 8 is written"):
         decide(TASK, replace(MARKER, batch_id=8))
 
 
@@ -120,9 +120,9 @@ def test_offsets_that_are_no_markers_are_refused(metadata: str) -> None:
 def test_a_tasks_latest_marker_counts_whichever_topic_it_is_beside() -> None:
     older = replace(MARKER, batch_id=5)
     offsets = {
-        TopicPartition("a", 2): MARKER.to_offset(),
-        TopicPartition("b", 2): older.to_offset(),
+        TopicPartition("a", 0): MARKER.to_offset(),
         TopicPartition("b", 0): older.to_offset(),
     }
 
-    assert markers_by_task("g", offsets) == {2: MARKER, 0: older}
+    assert latest_marker("g", offsets) == MARKER
+    assert latest_marker("g", {}) is None
