@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 CONNECTORS: Final = (
     "millstream.spark.pipelines.topics",
     "millstream.spark.pipelines.files",
+    "millstream.spark.pipelines.connectors",
 )
 """Modules that register sources and sinks when they are imported."""
 
