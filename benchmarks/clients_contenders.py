@@ -29,7 +29,7 @@ def keys(count: int) -> list[bytes]:
 
 def table(size: int, count: int) -> Any:
     """Keys and values as a pyarrow table."""
-    import pyarrow  # type: ignore[import-untyped]  # No stubs either.
+    import pyarrow
 
     choice = values(size)
     return pyarrow.table(
@@ -252,7 +252,7 @@ class Confluent:
 
     def columns_pandas(self, topic: str, size: int, count: int) -> int:
         """Read all as pandas frames."""
-        import pandas as pd  # type: ignore[import-untyped]  # It has no stubs of its own.
+        import pandas as pd
 
         return self._lists(topic, count, lambda found: len(pd.DataFrame(_columns(found))))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-import pyarrow  # type: ignore[import-untyped]  # It has no stubs.
+import pyarrow
 
 from millstream import Consumer, Producer, TopicPartition, read_topic
 
