@@ -24,7 +24,7 @@ from millstream.spark.sessions import session
 from millstream.spark.stream_writer import MillstreamStreamWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 TASKS = 3
 ATTEMPTS_MAX = 8
@@ -59,6 +59,21 @@ class Plan:
             return None
         return kind
 
+    def visit(self, moment: str, prepare: Callable[[], None] | None = None) -> None:
+        """A moment has come: do what is planned for it."""
+        kind = self.at(moment)
+        if kind is not None:
+            if prepare is not None:
+                prepare()
+            self.strike(kind)
+
+    def visit_soon(self, moment: str) -> None:
+        """The same, at some time during the commit that begins now."""
+        kind = self.at(moment)
+        if kind is not None:
+            delay = random.Random(f"{self.seed} {moment}").uniform(0, COMMIT_SECONDS)
+            threading.Timer(delay, self.strike, [kind]).start()
+
     def strike(self, kind: str) -> None:
         """Kill: the task, the driver, the broker; or become a task that lives on without one."""
         if kind == "broker":
@@ -84,10 +99,10 @@ def killing_task(plan: Plan) -> type[ExactlyOnceTask]:
     """A task that looks at the plan before and after each step."""
 
     class KillingTask(ExactlyOnceTask):
-        def _at(self, moment: str) -> None:
-            kind = plan.at(f"{self.task.batch_id}-{self.task.partition}-{moment}")
-            if kind is not None:
-                plan.strike(kind)
+        def _at(self, moment: str, *, has_rows: bool = False) -> None:
+            # What the broker has not got yet could not be left over.
+            prepare = self._open().flush if has_rows else None
+            plan.visit(f"{self.task.batch_id}-{self.task.partition}-{moment}", prepare)
 
         def initialize(self) -> None:
             self._at("begin")
@@ -101,25 +116,21 @@ def killing_task(plan: Plan) -> type[ExactlyOnceTask]:
 
         def produce(self, tables: Iterable[tuple[str, Any]]) -> Any:
             rows = super().produce(self._watched(tables))
-            self._at("produced")
+            self._at("produced", has_rows=True)
             return rows
 
         def _watched(self, tables: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
             for number, table in enumerate(tables):
                 if number == 1:
-                    self._at("producing")
+                    self._at("producing", has_rows=True)
                 yield table
 
         def write_marker(self) -> None:
             super().write_marker()
-            self._at("marked")
+            self._at("marked", has_rows=True)
 
         def commit(self) -> None:
-            kind = plan.at(f"{self.task.batch_id}-{self.task.partition}-committing")
-            if kind is not None:
-                chance = random.Random(f"{plan.seed} {self.task}")
-                delay = chance.uniform(0, COMMIT_SECONDS)
-                threading.Timer(delay, plan.strike, [kind]).start()
+            plan.visit_soon(f"{self.task.batch_id}-{self.task.partition}-committing")
             super().commit()
             self._at("committed")
 
@@ -131,14 +142,9 @@ def killing_source(plan: Plan) -> type[DataSource]:
 
     class KillingWriter(MillstreamStreamWriter):
         def commit(self, messages: Any, batchId: int) -> None:
-            self._at(batchId, "finishing")
+            plan.visit(f"{batchId}-driver-finishing")
             super().commit(messages, batchId)
-            self._at(batchId, "finished")
-
-        def _at(self, batch_id: int, moment: str) -> None:
-            kind = plan.at(f"{batch_id}-driver-{moment}")
-            if kind is not None:
-                plan.strike(kind)
+            plan.visit(f"{batchId}-driver-finished")
 
     class KillingSource(DataSource):
         @classmethod

@@ -67,8 +67,8 @@ class SinkOptions:
         "transactionalIdPrefix",
         "millstream-spark",
         any_value(),
-        "How the transactional ids of an exactly-once write begin, and the name of the group that "
-        "keeps its markers. Queries may share it. Ours.",
+        "How the transactional ids of an exactly-once write begin, and the names of the groups "
+        "that keep its markers. Queries may share it. Ours.",
     )
     fingerprint: str = key(
         "fingerprint",

@@ -1,0 +1,204 @@
+"""Tasks of the exactly-once sink, step by step against a broker, without Spark around them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import millstream
+from millstream.errors import InvalidArgument, ProducerFenced, SinkRefused
+from millstream.records.fingerprint import Fingerprint
+from millstream.spark import producers
+from millstream.spark.exactly_once import ExactlyOnceTask
+from millstream.spark.markers import TaskIdentity, TaskReport
+from millstream.spark.routing import Routing
+from millstream.spark.sink_options import SinkOptions
+from tests.spark.test_sink_batch import committed_values
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from millstream.testing import EmbeddedBroker
+    from millstream.testing.pytest_plugin import TopicFactory
+
+pa: Any = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+pytest.importorskip("pyspark", reason="PySpark is not installed")
+
+from millstream.spark.writer import MillstreamWriter, SinkMessage, TaskWriter  # noqa: E402
+
+pytestmark = pytest.mark.integration
+
+
+class Query:
+    """A query with a topic of its own, whose tasks are made one by one."""
+
+    def __init__(self, broker: EmbeddedBroker, topic: str) -> None:
+        self.broker = broker
+        self.topic = topic
+        given = {
+            "kafka.bootstrap.servers": broker.bootstrap_servers,
+            "delivery": "exactly-once",
+            "kafka.max.block.ms": "10000",
+        }
+        self.options = SinkOptions.parse(given, is_stream=True)
+        self.routing = Routing.of({"value": "string"}, topic)
+
+    def task(self, batch: int, task: int = 0, run: str = "run") -> ExactlyOnceTask:
+        identity = TaskIdentity("prefix", self.topic, batch, task)
+        return ExactlyOnceTask(identity, run, self.routing, self.options)
+
+    def committed(self) -> list[bytes]:
+        return committed_values(self.broker, self.topic)
+
+
+@pytest.fixture
+def query(millstream_broker: EmbeddedBroker, millstream_topic: TopicFactory) -> Query:
+    return Query(millstream_broker, millstream_topic("tasks"))
+
+
+def rows(*values: str) -> list[Any]:
+    """Arrow batches, as Spark hands them over: a row in each."""
+    return [pa.RecordBatch.from_pydict({"value": [value]}) for value in values]
+
+
+def test_a_task_that_is_tried_again_after_its_commit_writes_nothing(query: Query) -> None:
+    first = query.task(0).run(rows("a", "b"))
+    again = query.task(0).run(rows("b", "a"))
+
+    assert (first.is_repeated, again.is_repeated) == (False, True)
+    assert first.fingerprint == again.fingerprint
+    assert query.committed() == [b"a", b"b"]
+
+
+def test_there_may_be_more_tasks_than_partitions_and_batches_follow_each_other(
+    query: Query,
+) -> None:
+    reports = [query.task(batch, task).run(rows("v")) for batch in (0, 1) for task in (0, 1, 2)]
+
+    assert [report.is_later for report in reports] == [False] * 3 + [True] * 3
+    assert len(query.committed()) == 6
+
+
+def test_a_task_that_lives_on_cannot_commit_after_its_successor_has_begun(query: Query) -> None:
+    zombie = query.task(0)
+    zombie.initialize()
+    zombie.produce([(query.topic, batch) for batch in rows("a", "b")])
+    zombie._open().flush()
+
+    query.task(0).run(rows("a", "b"))
+
+    with pytest.raises(ProducerFenced):
+        zombie.write_marker()
+    with pytest.raises(ProducerFenced):
+        zombie.commit()
+    zombie._give_up()
+    assert query.committed() == [b"a", b"b"]
+
+
+def test_a_task_that_begins_after_a_later_batch_is_refused(query: Query) -> None:
+    query.task(4).run(rows("later"))
+
+    with pytest.raises(SinkRefused, match="batch 4 is written already"):
+        query.task(3).run(rows("early"))
+
+    assert query.committed() == [b"later"]
+
+
+def test_rows_that_fail_on_the_way_leave_nothing_that_readers_see_or_wait_for(
+    query: Query,
+) -> None:
+    def failing() -> Iterator[Any]:
+        yield from rows("a", "b")
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        query.task(0).run(failing())
+    with millstream.Producer(query.broker.bootstrap_servers) as producer:
+        producer.send(query.topic, b"behind")
+
+    assert query.committed() == [b"behind"]
+
+
+def test_a_commit_that_is_in_doubt_is_found_by_the_next_try(query: Query) -> None:
+    first = query.task(0)
+    first.initialize()
+    first.produce([(query.topic, batch) for batch in rows("a")])
+    first.write_marker()
+    first.commit()  # And its process dies before it could tell.
+    first._close()
+
+    assert query.task(0).run(rows("a")).is_repeated
+
+
+def test_rows_of_several_topics_are_one_transaction(
+    query: Query, millstream_topic: TopicFactory
+) -> None:
+    other = millstream_topic("other")
+    query.routing = Routing.of({"value": "string", "topic": "string"}, None)
+    batch = pa.RecordBatch.from_pydict({"value": ["a", "b"], "topic": [query.topic, other]})
+
+    query.task(0).run([batch])
+
+    assert query.task(0).run([batch]).is_repeated
+    assert (query.committed(), committed_values(query.broker, other)) == ([b"a"], [b"b"])
+
+
+def test_no_rows_need_no_broker(query: Query) -> None:
+    assert query.task(0).run([]) == TaskReport(0, f"prefix.{query.topic}.")
+
+
+def test_the_driver_notices_tasks_that_are_gone(query: Query) -> None:
+    done = query.task(0, task=5, run="before").run(rows("a"))
+    written = query.task(0, task=0).run(rows("a"))
+    writer = TaskWriter(query.options, query.routing)
+
+    writer.check(0, [SinkMessage(done), SinkMessage(written)])
+    with pytest.raises(SinkRefused, match="task 5 had written 1 rows, and of its 1 tasks"):
+        writer.check(0, [SinkMessage(written), None])
+
+
+def test_the_driver_asks_no_broker_about_later_batches_or_no_rows(query: Query) -> None:
+    options = SinkOptions(delivery="exactly-once", client={"bootstrap.servers": "localhost:1"})
+    writer = TaskWriter(options, query.routing)
+    later = TaskReport(0, "f", Fingerprint(1, 1, 1), is_later=True)
+
+    writer.check(3, [SinkMessage(later), SinkMessage(TaskReport(1, "f"))])
+    writer.check(3, [SinkMessage(TaskReport(0, "f"))])
+
+
+def test_without_a_task_of_spark_nothing_is_written(query: Query) -> None:
+    with pytest.raises(InvalidArgument, match="by tasks of Spark only"):
+        TaskWriter(query.options, query.routing).write(rows("a"))
+
+
+def test_producers_without_transactions_live_on_unless_they_failed(query: Query) -> None:
+    settings = {"bootstrap.servers": query.broker.bootstrap_servers}
+    with producers.borrowed(settings) as first:
+        first.send(query.topic, b"a")
+        first.flush()
+    with pytest.raises(ZeroDivisionError), producers.borrowed(settings) as second:
+        raise ZeroDivisionError
+    with producers.borrowed(settings) as third:
+        pass
+
+    assert (first is second, second is third) == (True, False)
+    producers.close_all()
+
+
+def test_only_so_many_producers_are_kept(query: Query) -> None:
+    for number in range(producers.KEPT_MAX + 1):
+        settings = {
+            "bootstrap.servers": query.broker.bootstrap_servers,
+            "client.id": str(number),
+        }
+        with producers.borrowed(settings):
+            pass
+
+    assert len(producers._kept) == producers.KEPT_MAX
+    producers.close_all()
+
+
+def test_a_topic_is_never_overwritten() -> None:
+    with pytest.raises(InvalidArgument, match="a topic cannot be overwritten"):
+        MillstreamWriter({}, None, overwrite=True)
