@@ -135,10 +135,14 @@ class Reading:
         if not isinstance(tree, Entries):
             self.fault(tree.place, f"{where} must be a mapping of names to values")
             return _UNREADABLE
-        values = {
-            key: self.value(str, each, f"{key!r} in {where}")
-            for key, (_, each) in tree.entries.items()
-        }
+        values = {}
+        for key, (place, each) in tree.entries.items():
+            if isinstance(each, Scalar) and each.value is None:
+                hint = "; within braces, put a text that has a comma in quotes"
+                self.fault(place, f"{key!r} in {where} has no value{hint}")
+                values[key] = _UNREADABLE
+            else:
+                values[key] = self.value(str, each, f"{key!r} in {where}")
         return _UNREADABLE if _UNREADABLE in values.values() else values
 
     def _scalar(self, hint: Any, tree: Tree, where: str) -> Any:

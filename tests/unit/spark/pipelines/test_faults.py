@@ -68,6 +68,7 @@ def test_all_faults_are_told_in_the_order_of_the_file(tmp_path: Path) -> None:
         ("cluster: 3", "`cluster` of the pipeline must be a mapping"),
         ("configuration: 3", "must be a mapping of names to values"),
         ("configuration: {a: [b]}", "must be a text, not what is here"),
+        ("configuration: {a: f(b, c)}", "has no value; within braces, put a text that has a"),
         ("storage: ", "must be a text, not what is here"),
     ],
 )
