@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import millstream
-from millstream.errors import InvalidArgument, ProducerFenced, SinkRefused
+from millstream.errors import (
+    FatalProducerError,
+    InvalidArgument,
+    MillstreamError,
+    ProducerFenced,
+    SinkRefused,
+)
 from millstream.records.fingerprint import Fingerprint
 from millstream.spark import producers
 from millstream.spark.exactly_once import ExactlyOnceTask
@@ -94,6 +101,29 @@ def test_a_task_that_lives_on_cannot_commit_after_its_successor_has_begun(query:
         zombie.commit()
     zombie._give_up()
     assert query.committed() == [b"a", b"b"]
+
+
+def test_a_task_that_is_shut_out_while_it_writes_says_why(query: Query) -> None:
+    def interrupted() -> Iterator[Any]:
+        yield from rows("a")
+        query.task(0).run(rows("a", "b"))
+        yield from rows("b")
+
+    with pytest.raises(MillstreamError) as caught:
+        query.task(0).run(interrupted())
+
+    assert "another try of this task has begun since" in caught.value.__notes__[0]
+    assert query.committed() == [b"a", b"b"]
+
+
+def test_a_timeout_that_the_broker_does_not_allow_is_explained(query: Query) -> None:
+    client = {**query.options.client, "transaction.timeout.ms": "86400000"}
+    query.options = replace(query.options, client=client)
+
+    with pytest.raises(FatalProducerError) as caught:
+        query.task(0).run(rows("a"))
+
+    assert "set the option to its transaction.max.timeout.ms" in caught.value.__notes__[0]
 
 
 def test_a_task_that_begins_after_a_later_batch_is_refused(query: Query) -> None:

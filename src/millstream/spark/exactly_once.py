@@ -16,7 +16,14 @@ import contextlib
 from typing import TYPE_CHECKING, Any, Final
 
 from millstream.client.producer.producer import Producer
-from millstream.errors import MillstreamError
+from millstream.errors import (
+    InvalidProducerEpoch,
+    InvalidTransactionTimeout,
+    InvalidTxnState,
+    MillstreamError,
+    ProducerFenced,
+    TransactionAbortable,
+)
 from millstream.records.fingerprint import Fingerprint, fingerprint_of
 from millstream.spark.marker_reading import read_stable_offsets
 from millstream.spark.markers import (
@@ -38,6 +45,9 @@ if TYPE_CHECKING:
 
 ABORT_SECONDS_MAX: Final = 5.0
 """How long a task that has failed tries to abort, so that readers need not wait for a timeout."""
+
+_SHUT_OUT: Final = (ProducerFenced, InvalidProducerEpoch, InvalidTxnState, TransactionAbortable)
+"""What a producer hears whose transactional id was taken over, by step and version."""
 
 
 class ExactlyOnceTask:
@@ -62,7 +72,8 @@ class ExactlyOnceTask:
             return TaskReport(self.task.partition, self.task.family)
         try:
             report = self._run(_chain(first, tables))
-        except BaseException:
+        except BaseException as error:
+            self._explain(error)
             self._give_up()
             raise
         self._close()
@@ -135,6 +146,22 @@ class ExactlyOnceTask:
     def _close(self) -> None:
         if self._producer is not None:
             self._producer.close(ABORT_SECONDS_MAX)
+
+    def _explain(self, error: BaseException) -> None:
+        """Say what an error of the producer means here."""
+        timeout = f"kafka.transaction.timeout.ms={self._options.client['transaction.timeout.ms']}"
+        # The producer tells that it, or its transaction, has ended, because of ...
+        cause = error.__cause__ or error
+        if isinstance(cause, _SHUT_OUT):
+            error.add_note(
+                f"{self.task}: another try of this task has begun since, and this one is void; or "
+                f"its transaction was open for longer than {timeout}"
+            )
+        elif isinstance(cause, InvalidTransactionTimeout):
+            error.add_note(
+                f"{self.task}: the broker allows no {timeout}; set the option to its "
+                "transaction.max.timeout.ms, which must be longer than a task takes"
+            )
 
     def _give_up(self) -> None:
         # What has gone wrong already is not to be covered by what follows from it.
