@@ -80,6 +80,14 @@ def init(
     directory: Annotated[
         Path, typer.Argument(metavar="DIR", help="Where to; it is created if it is absent.")
     ],
+    template: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="A ready-made pipeline instead: files-to-topic, postgres-to-topic, "
+            "topic-to-postgres, topic-to-delta, topic-to-iceberg, topic-to-parquet.",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Write an example with comments: a definition, its functions, and data to begin with.
@@ -88,7 +96,7 @@ def init(
     """
     from millstream.spark.pipelines.example import write_example
 
-    written = write_example(directory)
+    written = write_example(directory, template)
     if as_json:
         show_json({"directory": str(directory), "files": written})
         return

@@ -100,6 +100,15 @@ def test_init_for_programs(pipeline: Run, tmp_path: Path) -> None:
     assert told["files"][0] == "pipeline.yaml"
 
 
+def test_init_with_a_template(pipeline: Run, tmp_path: Path) -> None:
+    home = tmp_path / "made"
+
+    code, _, _ = pipeline("init", home, "--template", "topic-to-postgres")
+
+    assert (code, [each.name for each in home.iterdir()]) == (ExitCode.OK, ["pipeline.yaml"])
+    assert pipeline("validate", home)[0] == ExitCode.OK
+
+
 def test_every_fault_is_a_line_with_its_place(pipeline: Run, example: Path) -> None:
     file = example / "pipeline.yaml"
     file.write_text(file.read_text().replace("format: parquet", "format: parqet"))

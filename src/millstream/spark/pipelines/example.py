@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from millstream.errors import InvalidArgument
+from millstream.spark.pipelines.templates import read_template
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -140,15 +141,16 @@ FILES: Final[Mapping[str, str]] = {
 """Contents by path."""
 
 
-def write_example(directory: Path) -> list[str]:
-    """Write the files; none if one of them is there already."""
-    existing = [name for name in FILES if (directory / name).exists()]
+def write_example(directory: Path, template: str | None = None) -> list[str]:
+    """Write the files, or those of a template; none if one of them is there already."""
+    files = FILES if template is None else {"pipeline.yaml": read_template(template)}
+    existing = [name for name in files if (directory / name).exists()]
     if existing:
         raise InvalidArgument(
             f"{directory} has {', '.join(existing)} already; name another directory"
         )
-    for name, text in FILES.items():
+    for name, text in files.items():
         file = directory / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
-    return list(FILES)
+    return list(files)
