@@ -9,14 +9,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from millstream.spark.group_offsets import commit_offsets_of as commit_offsets_of
     from millstream.spark.sessions import session as session
 
 _MODULES = {
+    "commit_offsets_of": "millstream.spark.group_offsets",
     "session": "millstream.spark.sessions",
 }
 """Where each public name lives; it is imported when it is first asked for."""
 
-__all__ = ["session"]
+__all__ = ["commit_offsets_of", "session"]
 
 
 def __getattr__(name: str) -> object:
