@@ -15,7 +15,9 @@ from millstream.spark.pipelines.loading import load
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Pipeline", "load", "view"]
+    from millstream.spark.pipelines.runner import run as run
+
+__all__ = ["Pipeline", "load", "run", "view"]
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -32,3 +34,12 @@ def view(function: F | None = None, /, *, name: str | None = None) -> F | Callab
     if function is not None:
         return function
     return lambda marked: marked
+
+
+def __getattr__(name: str) -> object:
+    if name != "run":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    # Libraries import this package for `view` alone, on every worker.
+    from millstream.spark.pipelines.runner import run
+
+    return run

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from millstream.client.retrying import attempt
 from millstream.spark.pipelines.expectation import DEAD_LETTER, FAIL
+from millstream.spark.pipelines.topics import decoding_cause, record_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -50,7 +51,8 @@ def dead_letters(
     """Records for dead-letter topics: `topics` has one for each expectation that wants them.
 
     A row that still is a record (it has `topic`, `partition`, `offset` and `value`) goes with its
-    own key, value and headers; another as JSON.
+    own key, value and headers; another as JSON. So goes a value that the source has decoded, but
+    one that it could not decode goes as it came.
     """
     from pyspark.sql import functions as F
 
@@ -61,7 +63,7 @@ def dead_letters(
     assert cause is not None
     failing = frame.withColumn(_CAUSE, cause).where(F.col(_CAUSE).isin(*topics))
     is_record = {"topic", "partition", "offset", "value"} <= set(frame.columns)
-    value = F.col("value") if is_record else F.to_json(F.struct(*frame.columns))
+    value = record_value(frame) if is_record else F.to_json(F.struct(*frame.columns))
     key = F.col("key") if "key" in frame.columns else F.lit(None)
     return failing.select(
         key.cast("binary").alias("key"),
@@ -100,6 +102,9 @@ def _headers(
         for each in expectations
         if each.on_violation == DEAD_LETTER
     }
+    message, cause = _chosen(messages), decoding_cause(frame)
+    if cause is not None:
+        message = F.concat_ws("; ", message, cause)
     # The time of the batch: the same when the batch is done again, as exactly-once needs it.
     now = F.unix_millis(F.current_timestamp())
     told: dict[str, Column] = {}
@@ -117,7 +122,7 @@ def _headers(
         attempt.FIRST_FAILED: now,
         attempt.LAST_FAILED: now,
         attempt.ERROR_TYPE: F.lit(ERROR_TYPE),
-        attempt.ERROR_MESSAGE: _chosen(messages),
+        attempt.ERROR_MESSAGE: message,
     }
     ours = F.array(
         *(

@@ -29,8 +29,19 @@ if TYPE_CHECKING:
 
 FORMAT: Final = "millstream"
 EXACTLY_ONCE: Final = "exactly-once"
+_ERROR: Final = "_error"
 _RECORD_COLUMNS: Final = frozenset(
-    ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
+    (
+        "key",
+        "value",
+        "topic",
+        "partition",
+        "offset",
+        "timestamp",
+        "timestampType",
+        "headers",
+        _ERROR,
+    )
 )
 """A row that has no other columns is a record, and goes on as it is."""
 _SOMEWHERE: Final = "broker:9092"
@@ -197,13 +208,31 @@ class TopicSink(Sink):
         if self.value is not None:
             columns.append(_as_bytes(df, F.expr(self.value)).alias("value"))
         elif is_record:
-            columns.append(F.col("value"))
+            columns.append(record_value(df).alias("value"))
         else:
             columns.append(F.to_json(F.struct("*")).alias("value"))
         kept = {"headers", "timestamp"} if is_record else set()
         if self.topic is None:
             kept.add("topic")
         return columns + [F.col(each) for each in df.columns if each in kept]
+
+
+def record_value(df: DataFrame) -> Column:
+    """The value of a row that is a record: as it was read, or as JSON if it was decoded."""
+    from pyspark.sql import functions as F
+
+    value = _as_bytes(df, F.col("value"))
+    if _ERROR not in df.columns:
+        return value
+    # What could not be decoded is there as it was.
+    return F.coalesce(F.col(_ERROR)["value"], value.cast("binary"))
+
+
+def decoding_cause(df: DataFrame) -> Column | None:
+    """Why a row's value could not be decoded; None if nobody tried."""
+    from pyspark.sql import functions as F
+
+    return F.col(_ERROR)["cause"] if _ERROR in df.columns else None
 
 
 def _as_bytes(df: DataFrame, column: Column) -> Column:
