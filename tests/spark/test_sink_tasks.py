@@ -29,10 +29,13 @@ if TYPE_CHECKING:
     from millstream.testing import EmbeddedBroker
     from millstream.testing.pytest_plugin import TopicFactory
 
-pa: Any = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 pytest.importorskip("pyspark", reason="PySpark is not installed")
 
-from millstream.spark.writer import MillstreamWriter, SinkMessage, TaskWriter  # noqa: E402
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.types import StringType, StructField, StructType
+
+from millstream.spark import stream_writer, writer
 
 pytestmark = pytest.mark.integration
 
@@ -181,25 +184,117 @@ def test_no_rows_need_no_broker(query: Query) -> None:
 def test_the_driver_notices_tasks_that_are_gone(query: Query) -> None:
     done = query.task(0, task=5, run="before").run(rows("a"))
     written = query.task(0, task=0).run(rows("a"))
-    writer = TaskWriter(query.options, query.routing)
+    tasks = writer.TaskWriter(query.options, query.routing)
 
-    writer.check(0, [SinkMessage(done), SinkMessage(written)])
+    tasks.check(0, [writer.SinkMessage(done), writer.SinkMessage(written)])
     with pytest.raises(SinkRefused, match="task 5 had written 1 rows, and of its 1 tasks"):
-        writer.check(0, [SinkMessage(written), None])
+        tasks.check(0, [writer.SinkMessage(written), None])
 
 
 def test_the_driver_asks_no_broker_about_later_batches_or_no_rows(query: Query) -> None:
     options = SinkOptions(delivery="exactly-once", client={"bootstrap.servers": "localhost:1"})
-    writer = TaskWriter(options, query.routing)
+    tasks = writer.TaskWriter(options, query.routing)
     later = TaskReport(0, "f", Fingerprint(1, 1, 1), is_later=True)
 
-    writer.check(3, [SinkMessage(later), SinkMessage(TaskReport(1, "f"))])
-    writer.check(3, [SinkMessage(TaskReport(0, "f"))])
+    tasks.check(3, [writer.SinkMessage(later), writer.SinkMessage(TaskReport(1, "f"))])
+    tasks.check(3, [writer.SinkMessage(TaskReport(0, "f"))])
 
 
 def test_without_a_task_of_spark_nothing_is_written(query: Query) -> None:
     with pytest.raises(InvalidArgument, match="by tasks of Spark only"):
-        TaskWriter(query.options, query.routing).write(rows("a"))
+        writer.TaskWriter(query.options, query.routing).write(rows("a"))
+
+
+class Context:
+    """What Spark tells a task of itself."""
+
+    def __init__(self, **properties: str) -> None:
+        self._properties = properties
+
+    def partitionId(self) -> int:
+        return 3
+
+    def getLocalProperty(self, name: str) -> str | None:
+        return self._properties.get(name)
+
+
+STREAM = {
+    "sql.streaming.queryId": "the-query",
+    "streaming.sql.batchId": "7",
+    "spark.jobGroup.id": "the-run",
+}
+
+
+def test_a_stream_is_known_by_its_checkpoint_and_its_run(
+    query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TaskContext, "get", lambda: Context(**STREAM))
+    tasks = writer.TaskWriter(query.options, query.routing)
+
+    tasks.write(rows("a"))
+    monkeypatch.setattr(
+        TaskContext, "get", lambda: Context(**STREAM | {"streaming.sql.batchId": "8"})
+    )
+    report = writer.TaskWriter(query.options, query.routing).write(rows("b")).report
+
+    assert (report.partition, report.family) == (3, "millstream-spark.the-query.")
+    assert report.is_later
+    assert query.committed() == [b"a", b"b"]
+
+
+def test_a_batch_is_known_by_the_users_name_and_is_a_run_of_its_own(
+    query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = Context(**{"spark.jobGroup.id": "whatever the user calls it"})
+    monkeypatch.setattr(TaskContext, "get", lambda: context)
+    options = replace(query.options, write_id=query.topic)
+
+    writer.TaskWriter(options, query.routing).write(rows("a"))
+    later = replace(options, batch_id=1)
+    report = writer.TaskWriter(later, query.routing).write(rows("b")).report
+
+    assert report.family == f"millstream-spark.{query.topic}."
+    assert not report.is_later
+
+
+def test_without_names_from_spark_nothing_is_written_exactly_once(
+    query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TaskContext, "get", lambda: Context())
+
+    with pytest.raises(InvalidArgument, match="Use delivery=at-least-once here"):
+        writer.TaskWriter(query.options, query.routing).write(rows("a"))
+
+
+def test_at_least_once_rows_are_safe_when_a_task_ends(
+    query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TaskContext, "get", lambda: Context())
+    options = SinkOptions(client={"bootstrap.servers": query.broker.bootstrap_servers})
+    tasks = writer.TaskWriter(options, query.routing)
+
+    report = tasks.write(rows("a", "b")).report
+
+    assert (report.partition, report.fingerprint.rows, report.family) == (3, 2, "")
+    assert query.committed() == [b"a", b"b"]
+    tasks.check(0, [writer.SinkMessage(report)])
+    producers.close_all()
+
+
+def test_writers_check_schema_and_options_on_the_driver(query: Query) -> None:
+    schema = StructType([StructField("value", StringType())])
+    given = {"kafka.bootstrap.servers": query.broker.bootstrap_servers, "topic": query.topic}
+
+    batch = writer.MillstreamWriter(given, schema, overwrite=False)
+    stream = stream_writer.MillstreamStreamWriter(given, schema)
+
+    for each in (batch, stream):
+        with pytest.raises(InvalidArgument, match="by tasks of Spark only"):
+            each.write(iter(rows("a")))
+    batch.commit([None])
+    batch.abort([None])
+    stream.commit([None], 0)
+    stream.abort([None], 0)
 
 
 def test_producers_without_transactions_live_on_unless_they_failed(query: Query) -> None:
@@ -231,4 +326,4 @@ def test_only_so_many_producers_are_kept(query: Query) -> None:
 
 def test_a_topic_is_never_overwritten() -> None:
     with pytest.raises(InvalidArgument, match="a topic cannot be overwritten"):
-        MillstreamWriter({}, None, overwrite=True)
+        writer.MillstreamWriter({}, None, overwrite=True)
