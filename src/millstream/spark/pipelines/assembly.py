@@ -99,7 +99,12 @@ class Assembly:
         query = name + DEAD_SUFFIX
         group = f"{pipeline.name}.{query}"
         frame = dead_letters(self.opened(name), name, expectations, topics, group)
-        sink = TopicSink(name=query, from_=name, delivery=self._dead_delivery(name))
+        sink = TopicSink(
+            name=query,
+            from_=name,
+            delivery=self._dead_delivery(name),
+            rows_topics=tuple(dict.fromkeys(topics.values())),
+        )
         cluster = pipeline.cluster
         assert pipeline.file is not None
         context = Context(
@@ -128,12 +133,28 @@ class Assembly:
                 if fault is not None:
                     found[name] = fault
         for name, sink in self._pipeline.sinks.items():
-            is_sound = not any(each in found for each in self._pipeline.upstream_of(sink.from_))
-            if is_sound and not self.frame(sink.from_).isStreaming:
-                found[f"sink {name}"] = Fault(
-                    sink.place, f"sink {name!r} reads {sink.from_!r}, which is no stream"
-                )
+            if not any(each in found for each in self._pipeline.upstream_of(sink.from_)):
+                problem = self._stream_problem(sink)
+                if problem is not None:
+                    found[f"sink {name}"] = Fault(sink.place, f"sink {name!r}: {problem}")
         return list(found.values())
+
+    def _stream_problem(self, sink: Sink) -> str | None:
+        """What is wrong with a dataset as a stream that a sink writes in its mode."""
+        frame = self.frame(sink.from_)
+        if not frame.isStreaming:
+            return f"it reads {sink.from_!r}, which is no stream"
+        jvm: Any = getattr(self._spark, "_jvm", None)
+        if jvm is None:
+            return None  # A session of Spark Connect: the server says so when the query starts.
+        spark_sql = jvm.org.apache.spark.sql
+        mode = getattr(spark_sql.streaming.OutputMode, sink.output_mode.capitalize())()
+        plan = frame._jdf.queryExecution().analyzed()
+        try:
+            spark_sql.catalyst.analysis.UnsupportedOperationChecker.checkForStreaming(plan, mode)
+        except Exception as error:  # Whatever Spark has against it.
+            return _first_sentence(error)
+        return None
 
     def _in_order(self) -> list[str]:
         """Datasets, each behind what it is made from."""

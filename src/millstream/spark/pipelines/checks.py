@@ -9,6 +9,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from millstream.spark.pipelines.expectation import DEAD_LETTER
+from millstream.spark.pipelines.graph import DEAD_SUFFIX, dead_letter_topics
 from millstream.spark.pipelines.libraries import SESSION_PARAMETER
 from millstream.spark.pipelines.schema import Fault, Place, nearest
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
     from millstream.spark.pipelines.definition import Pipeline, View
-    from millstream.spark.pipelines.libraries import Library
+from millstream.spark.pipelines.libraries import Library
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _PIPELINE_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}", re.ASCII)
@@ -45,6 +46,11 @@ def _names(pipeline: Pipeline) -> Iterator[Fault]:
             Place(str(pipeline.file or "")),
             f"the name {pipeline.name!r} becomes part of topics and groups: use at most 100 "
             "letters, digits, '.', '_' and '-'",
+        )
+    if "://" in pipeline.storage:
+        yield Fault(
+            Place(str(pipeline.file or "")),
+            "`storage` is a directory of this machine; give the address as `checkpoints`",
         )
     if not pipeline.sinks:
         yield Fault(Place(str(pipeline.file or "")), "the pipeline has no sink, so nothing runs")
@@ -166,6 +172,10 @@ def _circles(pipeline: Pipeline) -> Iterator[Fault]:
 
 
 def _dead_letters(pipeline: Pipeline) -> Iterator[Fault]:
+    for name in dead_letter_topics(pipeline):
+        sink = pipeline.sinks.get(name + DEAD_SUFFIX)
+        if sink is not None:
+            yield Fault(sink.place, f"{sink.name!r} is the query of dead letters of {name!r}")
     needs_brokers = pipeline.cluster.bootstrap_servers is None
     for name, dataset in pipeline.datasets.items():
         seen: set[str] = set()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from millstream.errors import InvalidArgument, TopicAlreadyExists
 from millstream.spark.pipelines.expectation import a_topic
-from millstream.spark.pipelines.schema import one_of, positive, setting
+from millstream.spark.pipelines.schema import one_of, positive, setting, unset
 from millstream.spark.pipelines.sinks import Sink, sink
 from millstream.spark.pipelines.sources import Source, source
 
@@ -159,6 +159,8 @@ class TopicSink(Sink):
     options: Mapping[str, str] = setting(
         "More options of the format, such as `kafka.compression.type`.", {}
     )
+    rows_topics: tuple[str, ...] = unset(())
+    """Topics that rows name themselves, as far as they are known."""
 
     def within(self, context: Context) -> Self:
         """With the brokers of the pipeline."""
@@ -177,8 +179,8 @@ class TopicSink(Sink):
 
     def start(self, df: DataFrame, name: str, checkpoint: str, trigger: Trigger) -> StreamingQuery:
         """Create the topic if it is absent, and start."""
-        if self.topic is not None:
-            ensure_topic(self.writer_options(), self.topic, self.partitions)
+        for topic in self.rows_topics if self.topic is None else (self.topic,):
+            ensure_topic(self.writer_options(), topic, self.partitions)
         return Sink.start(self, df, name, checkpoint, trigger)
 
     def writer(self, df: DataFrame) -> DataStreamWriter:

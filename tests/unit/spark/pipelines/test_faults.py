@@ -65,6 +65,7 @@ def test_all_faults_are_told_in_the_order_of_the_file(tmp_path: Path) -> None:
         ("libraries: [nowhere.py]", "there is no library 'nowhere.py'"),
         ("name: a b", "becomes part of topics and groups"),
         ("name: a", "the pipeline has no sink"),
+        ("name: a\nstorage: s3://bucket/x", "`storage` is a directory of this machine"),
         ("cluster: 3", "`cluster` of the pipeline must be a mapping"),
         ("configuration: 3", "must be a mapping of names to values"),
         ("configuration: {a: [b]}", "must be a text, not what is here"),
@@ -212,6 +213,15 @@ def test_dead_letters_need_brokers(tmp_path: Path) -> None:
     """
 
     assert "dead letters of 'ticks' go to a topic" in only(problems(tmp_path, text))
+
+
+def test_a_sink_cannot_be_called_as_the_query_of_dead_letters(tmp_path: Path) -> None:
+    text = SMALL.replace(
+        "topic: orders}",
+        "topic: orders, expectations: [{name: a, condition: b, on_violation: dead-letter}]}",
+    ).replace("  out:", "  raw.dead:")
+
+    assert "'raw.dead' is the query of dead letters of 'raw'" in only(problems(tmp_path, text))
 
 
 def test_names_must_be_usable_in_sql_and_as_files(tmp_path: Path) -> None:
