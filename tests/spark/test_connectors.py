@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 from pyarrow import dataset
+from pyspark.errors import StreamingQueryException
 
 import millstream
-from millstream.errors import ConnectorFailed
+from millstream.errors import ConnectorFailed, InvalidArgument
 from millstream.spark.pipelines.connectors.jdbc import JdbcSink, JdbcSource
 from millstream.spark.pipelines.connectors.lake.delta import DeltaSink
 from millstream.spark.pipelines.connectors.lake.iceberg import IcebergSink
 from millstream.spark.pipelines.connectors.lake.parquet import CompactParquetSink
 from millstream.spark.pipelines.connectors.postgres.sink import PostgresSink
 from millstream.spark.pipelines.connectors.postgres.source import PostgresSource
-from millstream.spark.pipelines.files import CsvSource, TextSource
+from millstream.spark.pipelines.files import CsvSource, JsonSource, TextSource
+from millstream.spark.pipelines.learned_schema import learned_schema
 from millstream.spark.pipelines.sinks import Trigger
 from millstream.spark.pipelines.topics import TopicSink, TopicSource
 
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
     from millstream.spark.pipelines.sinks import Sink
     from millstream.testing import EmbeddedBroker
@@ -42,7 +45,23 @@ ALL_THERE_IS = Trigger(is_available_now=True)
 def run(sinks: dict[str, tuple[Sink, DataFrame]], home: Path) -> None:
     """Run the queries, one after another, until all that is there now is done."""
     for name, (sink, df) in sinks.items():
-        sink.start(df, name, str(home / name), ALL_THERE_IS).awaitTermination()
+        while not _is_done(sink.start(df, name, str(home / name), ALL_THERE_IS)):
+            pass
+
+
+def _is_done(query: StreamingQuery) -> bool:
+    """Whether the query has come to its end, not to that of Spark's patience.
+
+    Spark gives a worker ten seconds to start. A busy machine needs more now and then, so that the
+    query must be started again, as the runner of pipelines does.
+    """
+    try:
+        query.awaitTermination()
+    except StreamingQueryException as error:
+        if "Python worker failed to connect back" not in str(error):
+            raise
+        return False
+    return True
 
 
 def forget_last_commit(home: Path, name: str) -> None:
@@ -235,6 +254,37 @@ def test_files_go_to_a_topic_once_and_new_ones_are_found(
         b"id,item",
         b"id,item",
     ]
+
+
+def test_inferred_columns_are_learnt_once_and_kept(spark: SparkSession, tmp_path: Path) -> None:
+    inbox = tmp_path / "in"
+    inbox.mkdir()
+    source = JsonSource(path=str(inbox), schema="inferred", learned=str(tmp_path / "kept.json"))
+    with pytest.raises(InvalidArgument, match="needs a file to learn the columns from"):
+        source.open(spark, streaming=True)
+    (inbox / "one.json").write_text('{"id": 1, "item": "a"}\n')
+    assert source.open(spark, streaming=True).dtypes == [("id", "bigint"), ("item", "string")]
+
+    (inbox / "one.json").write_text('{"id": "text", "more": 1}\n')
+
+    assert source.open(spark, streaming=True).dtypes == [("id", "bigint"), ("item", "string")]
+
+
+def test_inferred_columns_of_csv_have_types(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "one.csv").write_text("id,amount\n1,2.5\n")
+    source = CsvSource(
+        path=str(tmp_path / "*.csv"),
+        schema="inferred",
+        options={"header": "true"},
+        learned=str(tmp_path / "kept.json"),
+    )
+
+    assert source.open(spark, streaming=True).dtypes == [("id", "int"), ("amount", "double")]
+
+
+def test_inferred_columns_cannot_be_kept_at_an_address() -> None:
+    with pytest.raises(InvalidArgument, match="give the columns instead"):
+        learned_schema("hdfs://cluster/state/schemas/orders.json", lambda: None)
 
 
 def test_jdbc_reads_and_writes_what_spark_has_a_driver_for(

@@ -148,13 +148,13 @@ def test_equal_values_stay_in_one_batch(postgres: str, begin: Begin) -> None:
 
 
 def test_a_limit_cuts_batches_and_no_limit_takes_all(database: Connection, begin: Begin) -> None:
-    order(database, *"abcde")
-    query = begin(rows_max=2)
+    order(database, *"abcdefghijkl")  # more than nine: numbers are not ordered as texts are
+    query = begin(rows_max=4)
 
     assert query.plan()
-    assert [row["item"] for row in query.rows()] == ["a", "b"]
+    assert [row["item"] for row in query.rows()] == ["a", "b", "c", "d"]
     assert query.plan(ReadAllAvailable())
-    assert [row["item"] for row in query.rows()] == ["c", "d", "e"]
+    assert [row["item"] for row in query.rows()] == list("efghijkl")
 
 
 def test_changed_rows_come_again_by_a_time_that_a_trigger_sets(postgres: str, begin: Begin) -> None:

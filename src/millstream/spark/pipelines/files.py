@@ -11,7 +11,8 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from millstream.spark.pipelines.schema import positive, setting
+from millstream.spark.pipelines.learned_schema import INFERRED, learned_schema
+from millstream.spark.pipelines.schema import positive, setting, unset
 from millstream.spark.pipelines.sinks import Sink, sink
 from millstream.spark.pipelines.sources import Source, source
 
@@ -33,31 +34,46 @@ class FileSource(Source):
 
     path: str = setting("The directory, or a pattern of files such as `in/*.json`.")
     schema: str | None = setting(
-        "The columns, as in `id bigint, amount double`. A stream needs it.", None
+        "The columns, as in `id bigint, amount double`; or `inferred`: those of the files that are "
+        "there at the first run, kept from then on. A stream needs it.",
+        None,
     )
     max_files_per_trigger: int | None = setting(
         "At most so many files in a batch.", None, check=positive
     )
     options: Mapping[str, str] = setting("More options of Spark's, such as `header` of CSV.", {})
+    learned: str = unset("")
+    """Where columns are kept that were inferred."""
 
     def within(self, context: Context) -> Self:
         """With its path from the definition's directory on."""
-        return dataclasses.replace(self, path=context.path(self.path))
+        learned = context.path(f"{context.kept}/schemas/{self.name}.json")
+        return dataclasses.replace(self, path=context.path(self.path), learned=learned)
 
     def faults(self) -> Iterable[str]:
         """Nobody can guess the columns of files that are yet to come."""
         if self.is_streaming and self.needs_schema and self.schema is None:
-            yield "a stream of files needs `schema`, as in `id bigint, amount double`"
+            yield (
+                "a stream of files needs `schema`, as in `id bigint, amount double`; "
+                "`inferred` learns it from the files that are there"
+            )
 
     def open(self, spark: SparkSession, streaming: bool) -> DataFrame:
         """The rows."""
         reader: Any = (spark.readStream if streaming else spark.read).format(self.format)
-        if self.schema is not None:
+        if self.schema == INFERRED:
+            reader = reader.schema(learned_schema(self.learned, lambda: self._inferring(spark)))
+        elif self.schema is not None:
             reader = reader.schema(self.schema)
         if streaming and self.max_files_per_trigger is not None:
             reader = reader.option("maxFilesPerTrigger", self.max_files_per_trigger)
         frame: DataFrame = reader.options(**self.options).load(self.path)
         return frame
+
+    def _inferring(self, spark: SparkSession) -> DataFrame:
+        """The files that are there; CSV has types only if it is asked for them."""
+        options = {"inferSchema": "true"} | dict(self.options)
+        return spark.read.format(self.format).options(**options).load(self.path)
 
 
 @source("parquet")

@@ -65,14 +65,14 @@ def queries(delay: float = 0.0) -> ChunkQueries:
 
 
 def test_the_first_look_has_no_lower_bound() -> None:
-    assert queries().highest(None) == ('SELECT max("id")::text FROM "public"."orders"', [])
+    assert queries().highest(None) == ('SELECT max(t."id")::text FROM "public"."orders" t', [])
 
 
 def test_later_looks_go_by_the_index_of_the_column() -> None:
     statement, arguments = queries(delay=5.0).highest("7")
 
     assert statement.endswith(
-        """WHERE "id" > %s::bigint AND "id" <= now() - %s * interval '1 second'"""
+        """WHERE t."id" > %s::bigint AND t."id" <= now() - %s * interval '1 second'"""
     )
     assert arguments == ["7", 5.0]
 
@@ -81,8 +81,8 @@ def test_a_chunk_lies_between_two_values() -> None:
     statement, arguments = queries().copy("7", "9")
 
     assert statement == (
-        """COPY (SELECT "id", encode("raw", 'hex') AS "raw" FROM "public"."orders" """
-        """WHERE "id" > %s::bigint AND "id" <= %s::bigint ORDER BY "id") """
+        """COPY (SELECT "id", encode("raw", 'hex') AS "raw" FROM "public"."orders" t """
+        """WHERE t."id" > %s::bigint AND t."id" <= %s::bigint ORDER BY t."id") """
         "TO STDOUT (FORMAT csv)"
     )
     assert arguments == ["7", "9"]

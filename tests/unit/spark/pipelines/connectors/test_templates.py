@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from millstream.errors import InvalidArgument
+from millstream.spark.pipelines.connectors.lake.iceberg import IcebergSink
+from millstream.spark.pipelines.connectors.postgres.source import PostgresSource
 from millstream.spark.pipelines.loading import load
 from millstream.spark.pipelines.templates import read_template, templates
 
@@ -44,7 +46,19 @@ def test_rows_rest_beside_the_checkpoints(tmp_path: Path) -> None:
 
     source = load(file, {}).sources["rows"]
 
-    assert getattr(source, "staging") == str(tmp_path / "elsewhere" / "staging" / "rows")  # noqa: B009  # Only this source has it.
+    assert isinstance(source, PostgresSource)
+    assert source.staging == str(tmp_path / "elsewhere" / "staging" / "rows")
+
+
+def test_a_catalog_of_iceberg_lies_beside_the_definition(tmp_path: Path) -> None:
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(read_template("topic-to-iceberg"), encoding="utf-8")
+
+    sink = load(file, {}).sinks["export"]
+
+    assert isinstance(sink, IcebergSink)
+    assert sink.catalog["uri"] == f"sqlite:///{tmp_path}/iceberg.db"
+    assert sink.catalog["warehouse"] == f"{tmp_path}/tables"
 
 
 def test_a_template_that_is_not_there_is_told_with_the_nearest() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -14,17 +15,20 @@ from millstream.spark.pipelines.sinks import Sink, sink
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from typing import Self
 
     import pyarrow as pa
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
     from millstream.spark.pipelines.connectors.batches import Batch
+    from millstream.spark.pipelines.schema import Context
     from millstream.spark.pipelines.sinks import Trigger
 
 _log = logging.getLogger(__name__)
 QUERY: Final = "millstream.query"
 BATCH: Final = "millstream.batch"
+_SQLITE: Final = "sqlite:///"
 
 
 @dataclass(slots=True)
@@ -119,6 +123,16 @@ class IcebergSink(Sink):
         "Merge small files after so many batches; 0: never.", 20, check=not_negative
     )
     file_mebibytes: int = setting("The size that files should have.", 128, check=positive)
+
+    def within(self, context: Context) -> Self:
+        """With paths from the definition's directory on: the warehouse's, and a file of SQLite."""
+        catalog = dict(self.catalog)
+        if "warehouse" in catalog:
+            catalog["warehouse"] = context.path(catalog["warehouse"])
+        uri = catalog.get("uri", "")
+        if uri.startswith(_SQLITE):
+            catalog["uri"] = _SQLITE + context.path(uri.removeprefix(_SQLITE))
+        return dataclasses.replace(self, catalog=catalog)
 
     def faults(self) -> Iterable[str]:
         """A table is in a namespace."""

@@ -76,7 +76,8 @@ class ChunkQueries:
 
     @property
     def _value(self) -> str:
-        return quoted(self.column.name)
+        # With the table's name: ORDER BY alone would mean the text that is selected, not the value.
+        return f"t.{quoted(self.column.name)}"
 
     def highest(self, after: str | None) -> tuple[str, list[object]]:
         """The highest value that may be read now, were all transactions over."""
@@ -86,13 +87,13 @@ class ChunkQueries:
             conditions.append(f"{self._value} <= now() - %s * interval '1 second'")
             arguments.append(self.delay_seconds)
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-        return f"SELECT max({self._value})::text FROM {self.table.sql}{where}", arguments
+        return f"SELECT max({self._value})::text FROM {self.table.sql} t{where}", arguments
 
     def last_of(self, after: str | None, upto: str, rows_max: int) -> tuple[str, list[object]]:
         """The value of the last row of a chunk, if there are more rows than it may have."""
         conditions, arguments = self._between(after, upto)
         return (
-            f"SELECT {self._value}::text FROM {self.table.sql} WHERE {' AND '.join(conditions)} "
+            f"SELECT {self._value}::text FROM {self.table.sql} t WHERE {' AND '.join(conditions)} "
             f"ORDER BY {self._value} OFFSET %s LIMIT 1",
             [*arguments, rows_max - 1],
         )
@@ -102,7 +103,7 @@ class ChunkQueries:
         conditions, arguments = self._between(after, upto)
         items = ", ".join(each.selected for each in self.columns)
         return (
-            f"COPY (SELECT {items} FROM {self.table.sql} WHERE {' AND '.join(conditions)} "
+            f"COPY (SELECT {items} FROM {self.table.sql} t WHERE {' AND '.join(conditions)} "
             f"ORDER BY {self._value}) TO STDOUT (FORMAT csv)",
             arguments,
         )
