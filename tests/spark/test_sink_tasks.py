@@ -102,7 +102,7 @@ def test_a_task_that_lives_on_cannot_commit_after_its_successor_has_begun(query:
         zombie.write_marker()
     with pytest.raises(ProducerFenced):
         zombie.commit()
-    zombie._give_up()
+    zombie.close()
     assert query.committed() == [b"a", b"b"]
 
 
@@ -159,7 +159,7 @@ def test_a_commit_that_is_in_doubt_is_found_by_the_next_try(query: Query) -> Non
     first.produce([(query.topic, batch) for batch in rows("a")])
     first.write_marker()
     first.commit()  # And its process dies before it could tell.
-    first._close()
+    first.close()
 
     assert query.task(0).run(rows("a")).is_repeated
 

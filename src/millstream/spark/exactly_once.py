@@ -71,13 +71,12 @@ class ExactlyOnceTask:
         if first is None:
             return TaskReport(self.task.partition, self.task.family)
         try:
-            report = self._run(_chain(first, tables))
+            return self._run(_chain(first, tables))
         except BaseException as error:
             self._explain(error)
-            self._give_up()
             raise
-        self._close()
-        return report
+        finally:
+            self.close()
 
     def _run(self, tables: Iterator[tuple[str, Any]]) -> TaskReport:
         self.initialize()
@@ -133,6 +132,13 @@ class ExactlyOnceTask:
         """Rows and marker are there from now on, or the next try finds neither."""
         self._open().commit_transaction()
 
+    def close(self) -> None:
+        """Hang up, and abort what is open."""
+        # After a commit nothing may fail any more, and after a failure nothing may cover it.
+        if self._producer is not None:
+            with contextlib.suppress(MillstreamError):
+                self._producer.close(ABORT_SECONDS_MAX)
+
     # ---- inside ----
 
     def _tables(self, batches: Iterable[Any]) -> Iterator[tuple[str, Any]]:
@@ -142,10 +148,6 @@ class ExactlyOnceTask:
     def _open(self) -> Producer:
         assert self._producer is not None
         return self._producer
-
-    def _close(self) -> None:
-        if self._producer is not None:
-            self._producer.close(ABORT_SECONDS_MAX)
 
     def _explain(self, error: BaseException) -> None:
         """Say what an error of the producer means here."""
@@ -162,11 +164,6 @@ class ExactlyOnceTask:
                 f"{self.task}: the broker allows no {timeout}; set the option to its "
                 "transaction.max.timeout.ms, which must be longer than a task takes"
             )
-
-    def _give_up(self) -> None:
-        # What has gone wrong already is not to be covered by what follows from it.
-        with contextlib.suppress(MillstreamError):
-            self._close()
 
 
 def _chain(first: tuple[str, Any], rest: Iterator[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
