@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from deltalake.exceptions import CommitFailedError
 from pyarrow import dataset, parquet
 
 from millstream.spark.pipelines.connectors.batches import Batch, in_utc
@@ -28,6 +30,9 @@ ALWAYS = Compaction(every=1, target_bytes=1 << 20)
 class Delta:
     """A Delta table in a directory."""
 
+    look_up = "_opened"
+    refusals: tuple[type[Exception], ...] = (CommitFailedError,)
+
     def __init__(self, home: Path, compaction: Compaction) -> None:
         self.home = home
         self.target: BatchTarget = DeltaTarget(str(home), (), {}, compaction, vacuum_hours=0)
@@ -45,6 +50,9 @@ class Delta:
 
 class Iceberg:
     """An Iceberg table in a catalog of SQLite."""
+
+    look_up = "_table"
+    refusals: tuple[type[Exception], ...] = ()  # it looks again by itself
 
     def __init__(self, home: Path, compaction: Compaction) -> None:
         home.mkdir(exist_ok=True)
@@ -135,6 +143,47 @@ def test_iceberg_snapshots_say_which_batch_they_are(tmp_path: Path) -> None:
 
     summary = table.table().current_snapshot().summary
     assert (summary["millstream.query"], summary["millstream.batch"]) == ("q", "3")
+
+
+@KINDS
+def test_a_batch_that_another_process_writes_just_now_is_written_once(
+    kind: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, other = kind(tmp_path / "table", NEVER), kind(tmp_path / "table", NEVER)
+    table.target.write(numbers(1), Batch("q", 0))
+    look = table.look_up
+    original = getattr(type(table.target), look)
+
+    def look_while_the_other_writes(self: Any, *arguments: Any) -> Any:
+        seen = original(self, *arguments)
+        monkeypatch.setattr(type(table.target), look, original)
+        other.target.write(numbers(2), Batch("q", 1))
+        return seen
+
+    monkeypatch.setattr(type(table.target), look, look_while_the_other_writes)
+    with contextlib.suppress(*table.refusals):
+        assert not table.target.write(numbers(2), Batch("q", 1))
+
+    assert sorted_numbers(table.rows()) == [1, 2]
+
+
+def test_an_iceberg_batch_yields_to_other_writers_and_comes_after_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, other = Iceberg(tmp_path / "table", NEVER), Iceberg(tmp_path / "table", NEVER)
+    table.target.write(numbers(1), Batch("q", 0))
+    original = IcebergTarget._table
+
+    def look_while_the_other_writes(self: Any, schema: pa.Schema) -> Any:
+        seen = original(self, schema)
+        monkeypatch.setattr(IcebergTarget, "_table", original)
+        other.target.write(numbers(2), Batch("another query", 0))
+        return seen
+
+    monkeypatch.setattr(IcebergTarget, "_table", look_while_the_other_writes)
+    assert table.target.write(numbers(3), Batch("q", 1))
+
+    assert sorted_numbers(table.rows()) == [1, 2, 3]
 
 
 def test_delta_partitions_are_directories(tmp_path: Path) -> None:

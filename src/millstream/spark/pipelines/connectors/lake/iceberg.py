@@ -29,6 +29,7 @@ _log = logging.getLogger(__name__)
 QUERY: Final = "millstream.query"
 BATCH: Final = "millstream.batch"
 _SQLITE: Final = "sqlite:///"
+_ATTEMPTS: Final = 5
 
 
 @dataclass(slots=True)
@@ -46,24 +47,28 @@ class IcebergTarget:
 
     def write(self, rows: pa.Table, batch: Batch) -> bool:
         """Append a batch, if the table does not have it."""
-        table = self._table(rows.schema)
-        last = table.properties.get(f"{BATCH}.{batch.query}")
-        if not batch.is_news_after(None if last is None else int(last)):
-            return False
-        if not set(rows.column_names) <= set(table.schema().column_names):
-            with table.update_schema() as update:
-                update.union_by_name(rows.schema)
-        # The catalog refuses the commit if another writer came between.
-        with table.transaction() as transaction:
-            transaction.append(
-                rows, snapshot_properties={QUERY: batch.query, BATCH: str(batch.number)}
-            )
-            transaction.set_properties({f"{BATCH}.{batch.query}": str(batch.number)})
+        from pyiceberg.exceptions import CommitFailedException
+
+        for attempt in range(_ATTEMPTS):
+            table = self._table(rows.schema)
+            last = table.properties.get(f"{BATCH}.{batch.query}")
+            if not batch.is_news_after(None if last is None else int(last)):
+                return False
+            try:
+                _append(table, rows, batch)
+                break
+            except CommitFailedException:
+                # Another writer came between, who may have been one of this query: look again.
+                if attempt == _ATTEMPTS - 1:
+                    raise
         if self.compaction.is_due(batch.number):
             self._compact(table)
         return True
 
     def _table(self, schema: pa.Schema) -> Any:
+        """The table as it is now."""
+        from pyiceberg.table import TableProperties
+
         if self._opened is None:
             from pyiceberg.catalog import load_catalog
 
@@ -72,7 +77,10 @@ class IcebergTarget:
             namespace = self.table.rpartition(".")[0]
             catalog.create_namespace_if_not_exists(namespace)
             self._opened = catalog.create_table_if_not_exists(self.table, schema=schema)
-        return self._opened.refresh()
+        table = self._opened.refresh()
+        # In our copy only: a commit that is tried again unseen would not look at the batches.
+        table.metadata.properties[TableProperties.COMMIT_NUM_RETRIES] = "0"
+        return table
 
     def _compact(self, table: Any) -> None:
         """Put the rows of small files into one file each, in one commit that changes no row."""
@@ -89,6 +97,16 @@ class IcebergTarget:
         except CommitFailedException as error:
             # The rows are safe in the table; another writer was at it. The next time will do.
             _log.warning("the Iceberg table %s was not compacted this time: %s", self.table, error)
+
+
+def _append(table: Any, rows: pa.Table, batch: Batch) -> None:
+    """Add the rows and the batch's number in one commit, to the table as it was looked at."""
+    if not set(rows.column_names) <= set(table.schema().column_names):
+        with table.update_schema() as update:
+            update.union_by_name(rows.schema)
+    with table.transaction() as transaction:
+        transaction.append(rows, snapshot_properties={QUERY: batch.query, BATCH: str(batch.number)})
+        transaction.set_properties({f"{BATCH}.{batch.query}": str(batch.number)})
 
 
 def _merge_files(table: Any, groups: Iterable[list[Any]]) -> None:
