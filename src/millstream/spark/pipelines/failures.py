@@ -12,6 +12,7 @@ _CHARACTERS_MAX: Final = 2_000
 _NOISE: Final = re.compile(r"^(Traceback|\s+File |\s+at |=== |\s*$)")
 _PYTHON_ERROR: Final = re.compile(r"^(?:[\w.]+\.)?([A-Z]\w+): (.+)$")
 _SQL_STATE: Final = re.compile(r"\s*SQLSTATE: \w+")
+_FINAL: Final = frozenset({"AnalysisException", "ParseException", "IllegalArgumentException"})
 _NEVER_HELPS: Final = (
     FAILED_MARK,
     "[PARSE_SYNTAX_ERROR]",
@@ -23,8 +24,8 @@ _NEVER_HELPS: Final = (
 def may_help_to_restart(error: BaseException) -> bool:
     """Whether the same may go well another time: not what follows from the rows or the plan."""
     text = str(error)
-    is_analysis = type(error).__name__ in ("AnalysisException", "ParseException")
-    return not is_analysis and not any(each in text for each in _NEVER_HELPS)
+    is_final = type(error).__name__ in _FINAL
+    return not is_final and not any(each in text for each in _NEVER_HELPS)
 
 
 def explain(error: BaseException) -> str:

@@ -7,6 +7,7 @@ that are absent are created when the sink starts.
 from __future__ import annotations
 
 import dataclasses
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 FORMAT: Final = "millstream"
 EXACTLY_ONCE: Final = "exactly-once"
+_START_SECONDS_MAX: Final = 300
 _ERROR: Final = "_error"
 _RECORD_COLUMNS: Final = frozenset(
     (
@@ -181,7 +183,32 @@ class TopicSink(Sink):
         """Create the topic if it is absent, and start."""
         for topic in self.rows_topics if self.topic is None else (self.topic,):
             ensure_topic(self.writer_options(), topic, self.partitions)
-        return Sink.start(self, df, name, checkpoint, trigger)
+        if self.output_mode == "append":
+            return Sink.start(self, df, name, checkpoint, trigger)
+        return self._start_batches(df, name, checkpoint, trigger)
+
+    def _start_batches(
+        self, df: DataFrame, name: str, checkpoint: str, trigger: Trigger
+    ) -> StreamingQuery:
+        """Write batch by batch: Spark lets sinks in Python append only, never update.
+
+        A batch is known by the query's id, which is in the checkpoint, and its number.
+        """
+        # The id is known when the query has started, which may be after its first batch has.
+        started: Future[str] = Future()
+
+        def write(rows: DataFrame, number: int) -> None:
+            options = self.writer_options()
+            if self.delivery == EXACTLY_ONCE:
+                write_id = started.result(timeout=_START_SECONDS_MAX)
+                options |= {"writeId": write_id, "batchId": str(number)}
+            rows.write.format(FORMAT).options(**options).mode("append").save()
+
+        writer = df.select(*self._columns(df)).writeStream.foreachBatch(write)
+        writer = writer.queryName(name).outputMode(self.output_mode)
+        query = trigger.applied_to(writer.option("checkpointLocation", checkpoint)).start()
+        started.set_result(str(query.id))
+        return query
 
     def writer(self, df: DataFrame) -> DataStreamWriter:
         """The rows as records."""
