@@ -5,8 +5,10 @@ Only `run` and `validate --deep` need Spark, and only they import it.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
+import tempfile
 import time
 from enum import Enum
 from pathlib import Path
@@ -162,7 +164,11 @@ def _deep_faults(defined: Pipeline) -> list[Fault]:
     from millstream.cli.pipeline_run import spark_session
     from millstream.spark.pipelines.assembly import Assembly
 
-    with spark_session(defined, "local[1]", {}) as spark:
+    # What Spark logs meanwhile concerns nobody, and nothing is to be left behind.
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        spark_session(dataclasses.replace(defined, storage=directory), "local[1]", {}) as spark,
+    ):
         return Assembly(defined, spark).faults()
 
 
@@ -314,8 +320,6 @@ def _directory(path: Path, storage: Path | None) -> StateDirectory:
 
 
 def _load(path: Path, storage: Path | None = None) -> Pipeline:
-    import dataclasses
-
     from millstream.spark.pipelines.loading import load
 
     if not path.exists():

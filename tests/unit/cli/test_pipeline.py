@@ -18,6 +18,7 @@ from millstream.cli.pipeline_view import LiveTable, PlainLines, cells
 from millstream.spark.pipelines.definition import Restart
 from millstream.spark.pipelines.progress import BatchProgress
 from millstream.spark.pipelines.runner import RunResult, StopSwitch
+from millstream.spark.pipelines.schema import Fault, Place
 from millstream.spark.pipelines.state_directory import StateDirectory
 from millstream.spark.pipelines.supervision import QuerySupervisor
 from tests.unit.cli.running import as_json
@@ -313,6 +314,25 @@ def test_a_run_for_programs(
     assert told[-1]["rows"] == {"totals": 10}
     assert (example / "other" / "spark.log").exists()
     assert spark["master"] == "local[*]"
+
+
+def test_spark_is_asked_for_its_opinion(
+    pipeline: Run, example: Path, spark: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Opinion:
+        def __init__(self, *_: object) -> None: ...
+
+        def faults(self) -> list[Fault]:
+            return [Fault(Place("pipeline.yaml", 3, 1), "no such column")]
+
+    monkeypatch.setattr("millstream.spark.pipelines.assembly.Assembly", Opinion)
+
+    code, _, err = pipeline("validate", example, "--deep")
+
+    assert code == ExitCode.FAILED
+    assert err == "millstream: pipeline.yaml:3:1: no such column\n"
+    assert spark["master"] == "local[1]"
+    assert not (example / "state").exists()
 
 
 def test_handlers_of_signals_are_put_back() -> None:
