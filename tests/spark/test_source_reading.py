@@ -16,12 +16,12 @@ from millstream.clock import SystemClock
 from millstream.errors import InvalidArgument, RecordsLost, UnknownTopicOrPartition
 from millstream.spark import partition_reader
 from millstream.spark.partition_reader import hang_up
+from millstream.testing.embedded import EmbeddedBroker
 from tests.spark.source_world import HOUR_AGO_MS, SourceWorld, partition_of, read_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from millstream.testing.embedded import EmbeddedBroker
     from millstream.testing.pytest_plugin import TopicFactory
 
 pytestmark = pytest.mark.integration
@@ -262,6 +262,42 @@ def test_an_open_transaction_is_not_read_and_not_waited_for(
         producer.commit_transaction()
 
     assert world.values(subscribe=topic, **level) == [b"before", b"open"]
+
+
+def test_a_compacted_topic_is_read_with_its_gaps() -> None:
+    quick = {"log.cleaner.backoff.ms": "50", "log.retention.check.interval.ms": "100"}
+    compacted = {
+        "cleanup.policy": "compact",
+        "segment.ms": "100",
+        "min.cleanable.dirty.ratio": "0.0",
+        "max.compaction.lag.ms": "100",
+    }
+    with EmbeddedBroker(quick) as broker:
+        world = SourceWorld(broker)
+        broker.create_topic("compacted", 1, compacted)
+
+        def offsets() -> list[int]:
+            return [row["offset"] for row in world.rows(subscribe="compacted")]
+
+        with Producer(broker.bootstrap_servers) as producer:
+            for number in range(9):
+                producer.send("compacted", b"%d" % number, key=b"%d" % (number % 3))
+                producer.flush()
+            assert offsets() == list(range(9))
+            deadline_ms = SystemClock().monotonic_ms() + 60_000
+            while offsets()[0] < 6 and SystemClock().monotonic_ms() < deadline_ms:
+                # A segment ends when something is written to it after its time.
+                producer.send("compacted", b"x", key=b"x")
+                producer.flush()
+
+        *_, last = found = offsets()
+        assert found[0] == 6
+        from_the_gap = json.dumps({"compacted": {"0": 2}})
+        rows = world.rows(subscribe="compacted", startingOffsets=from_the_gap)
+        assert (rows[0]["offset"], rows[-1]["offset"]) == (6, last)
+        to_the_gap = json.dumps({"compacted": {"0": 4}})
+        assert world.rows(subscribe="compacted", endingOffsets=to_the_gap) == []
+        hang_up()
 
 
 def delete_before(world: SourceWorld, topic: str, offset: int) -> None:
