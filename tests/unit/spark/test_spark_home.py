@@ -70,7 +70,7 @@ def test_variables_of_the_user_stay_and_ours_last_only_for_the_start(
     monkeypatch.setenv("SPARK_HOME", "/their/spark")
     monkeypatch.setenv("JAVA_HOME", "/their/java")
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
-    monkeypatch.setattr(sessions.java, "environment", lambda: {"JAVA_HOME": "/our/java"})
+    monkeypatch.setattr("millstream.spark.java.environment", lambda: {"JAVA_HOME": "/our/java"})
 
     with sessions._environment(sessions._variables("local[2]")):
         assert os.environ["SPARK_HOME"] == "/their/spark"
