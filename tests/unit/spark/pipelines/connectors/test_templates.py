@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from pathlib import Path
 
 import pytest
+import yaml
 
 from millstream.errors import InvalidArgument
 from millstream.spark.pipelines.connectors.lake.iceberg import IcebergSink
 from millstream.spark.pipelines.connectors.postgres.source import PostgresSource
 from millstream.spark.pipelines.loading import load
 from millstream.spark.pipelines.templates import read_template, templates
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.parametrize("name", sorted(templates()))
@@ -25,6 +24,31 @@ def test_a_template_is_a_valid_pipeline_of_its_name(name: str, tmp_path: Path) -
 
     assert pipeline.name == name
     assert pipeline.cluster.bootstrap_servers == "localhost:9092"
+
+
+PAGE = Path(__file__).parents[5] / "docs" / "howto" / "import-and-export.md"
+EXAMPLES = re.findall(r"^```yaml\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.M)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda text: text.split()[-1])
+def test_an_example_of_the_page_has_no_fault(example: str, tmp_path: Path) -> None:
+    # The page shows the part that matters; what is left out is added here.
+    shown = yaml.safe_load(example)
+    shown |= {"name": "example", "cluster": {"bootstrap_servers": "localhost:9092"}}
+    if "sources" not in shown:
+        shown["sources"] = {"records": {"format": "topic", "topic": "orders"}}
+        shown.setdefault("views", {"rows": {"sql": "SELECT * FROM records"}})
+    shown.setdefault("sinks", {"shown": {"from": "rows", "format": "console"}})
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(yaml.safe_dump(shown), encoding="utf-8")
+
+    assert load(file, {}).name == "example"
+
+
+def test_the_page_has_every_template() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+
+    assert [name for name in templates() if f"| `{name}` |" not in page] == []
 
 
 def test_every_way_in_and_out_has_a_template() -> None:
