@@ -1,13 +1,11 @@
-from asyncio import AbstractEventLoop
 from socket import socket
 from typing import Any, Final
 
 from millstream._accel.express import ExpressHandler
+from millstream._accel.poller import Poller
 
 IS_SUPPORTED: Final[bool]
 
-class Selector:
-    def __init__(self, loop: AbstractEventLoop, processor: Any) -> None: ...
-    def close(self) -> None: ...
+class Selector(Poller):
     def use_buffer(self, buffer: memoryview) -> None: ...
     def open(self, channel: Any, connected: socket, express: ExpressHandler | None) -> None: ...

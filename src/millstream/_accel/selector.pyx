@@ -1,6 +1,6 @@
 # cython: language_level=3, freethreading_compatible=True
 # cython: boundscheck=False, wraparound=False, cdivision=True
-"""Plain sockets beneath the event loop: one epoll, whose descriptor the loop watches.
+"""Plain sockets beneath the event loop: read, offered to who answers at once, answered.
 
 `millstream.network.selection` gives it the plain connections of a processor where this was built
 and the system has epoll; others stay with the loop's own transports. A `Selector` reads all sockets
@@ -13,18 +13,19 @@ from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.ref cimport PyObject
-from libc.errno cimport EAGAIN, EINTR, errno
+from libc.errno cimport EAGAIN, EINTR
 from libc.stdint cimport int64_t, uint8_t
 
 from millstream._accel.channel_state cimport (
     is_quiet, note_active, note_sent, own_bytes, slot, slots)
 from millstream._accel.express cimport (
     EXPRESS_ANSWER_BYTES_MAX, EXPRESS_DECLINED, ExpressHandler, ExpressReader)
+from millstream._accel.poller cimport EVENTS_MAX, Poller
 from millstream._accel.records_sender cimport (
     MS_ANSWER_MEMORY, ms_answer, ms_answer_size, ms_send_answer)
 from millstream._accel.socket_transport cimport SocketTransport
 from millstream._accel.sockets cimport (
-    ms_epoll_create, ms_epoll_ready, ms_event, ms_event_tag, ms_has_epoll, ms_receive, ms_send)
+    ms_event, ms_event_tag, ms_has_epoll, ms_receive, ms_send)
 from millstream._accel.wire cimport ms_read_big_endian
 
 import os
@@ -32,14 +33,15 @@ import os
 IS_SUPPORTED = bool(ms_has_epoll)
 
 cdef enum:
-    EVENTS_MAX = 64
     FRAME_SIZE_BYTES = 4
     FRAME_BYTES_MIN = 14
     # A read gets at least so much room, or what was staged is settled first.
     ROOM_BYTES_MIN = 128 * 1024
     ANSWERS_BYTES_MAX = 64 * 1024
-    # So much is read of one connection with large frames before it is another's turn.
+    # So much is read of one connection with large frames before it is another's turn,
     BULK_BYTES_MAX = 12 * 1024 * 1024
+    # and of all of them before the loop turns to others.
+    BULK_TURN_BYTES_MAX = 512 * 1024
 
 cdef struct Reply:
     PyObject* transport
@@ -47,14 +49,11 @@ cdef struct Reply:
     int64_t end
 
 
-cdef class Selector:
+cdef class Selector(Poller):
     """Reads the plain connections of one loop, and answers what is simple. One thread only."""
 
-    cdef object _loop
-    cdef object _processor
     cdef object _now
     cdef set _transports
-    cdef int _epoll
     cdef object _shared_buffer
     cdef uint8_t* _shared
     cdef int64_t _shared_bytes
@@ -77,35 +76,22 @@ cdef class Selector:
     cdef int64_t _requests
 
     def __cinit__(self):
-        self._epoll = -1
         self._answers = self._records = NULL
 
     def __init__(self, loop, processor):
-        self._loop = loop
-        self._processor = processor
         self._transports = set()
         self._frame_bytes_max = processor.config.socket_request_max_bytes + FRAME_SIZE_BYTES
         self._answers = <uint8_t*>PyMem_Malloc(ANSWERS_BYTES_MAX)
         self._records = <uint8_t*>PyMem_Malloc(MS_ANSWER_MEMORY)
         if self._answers == NULL or self._records == NULL:
             raise MemoryError()
-        self._epoll = ms_epoll_create()
-        if self._epoll < 0:
-            raise OSError(errno, os.strerror(errno))
         self.use_buffer(processor.shared_buffer)
         self._read_bytes_max = len(processor.shared_space)
-        loop.add_reader(self._epoll, self._on_ready)
+        Poller.__init__(self, loop, processor)
 
     def __dealloc__(self):
         PyMem_Free(self._answers)
         PyMem_Free(self._records)
-
-    def close(self):
-        """Read nothing more. The connections are closed by then."""
-        if self._epoll >= 0:
-            self._loop.remove_reader(self._epoll)
-            os.close(self._epoll)
-            self._epoll = -1
 
     def use_buffer(self, buffer):
         """Where reads go from now on: the processor has another shared buffer."""
@@ -131,27 +117,27 @@ cdef class Selector:
         self._transports.add(transport)
         channel.connection_made(transport)
 
-    def _on_ready(self):
+    cdef int64_t turn(self, ms_event* events, int count) except -1:
         """Read everybody who is ready, then settle what was staged."""
-        cdef ms_event events[EVENTS_MAX]
-        cdef SocketTransport transport, bulk = None
-        cdef int i, count = ms_epoll_ready(self._epoll, events, EVENTS_MAX)
+        cdef PyObject* bulk[EVENTS_MAX]
+        cdef SocketTransport transport
+        cdef int i, bulk_count = 0
         self._now = self._processor.now_ms()
         for i in range(count):
             transport = <SocketTransport>ms_event_tag(&events[i])
             # Somebody before it in this turn may have muted or closed it.
             if transport.is_read:
                 if self._is_bulk(transport):
-                    bulk = self._before(transport, bulk)
+                    bulk[bulk_count] = <PyObject*>transport
+                    bulk_count += 1
                 else:
                     self._try_to_read(transport)
-        if bulk is not None and bulk.is_read:
-            self._read_bulk(bulk)
+        self._read_bulk(bulk, bulk_count)
         try:
             self._settle()
         except Exception as error:
             self._report(None, error)
-        self._hand_over_counts()
+        return self._hand_over_counts()
 
     cdef _try_to_read(self, SocketTransport transport):
         try:
@@ -166,40 +152,55 @@ cdef class Selector:
         if transport is not None:
             transport.fail(error)
 
-    cdef _hand_over_counts(self):
-        if self._requests:
-            self._processor.requests_received += self._requests
+    cdef int64_t _hand_over_counts(self) except -1:
+        cdef int64_t requests = self._requests
+        if requests:
+            self._processor.requests_received += requests
             self._processor.bytes_in += self._bytes_in
             self._requests = self._bytes_in = 0
+        return requests
 
-    # Large frames. Only one connection that sends them is read in a turn of the loop, so that nobody
-    # with a small request waits for more than one of them, and the same one for a while: its buffer
-    # and its part of the log are in the processor's cache then.
+    # Large frames. In a turn of the loop they are read up to some size, so that nobody with a small
+    # request waits for more than one of them; and those of one connection for a while, so that its
+    # buffer and its part of the log are in the processor's cache.
 
     cdef bint _is_bulk(self, SocketTransport transport) except -1:
         """Whether frames are received that are larger than a read into the shared buffer."""
         return own_bytes(transport.channel) > self._read_bytes_max
 
-    cdef SocketTransport _before(self, SocketTransport transport, SocketTransport other):
-        """Which of two is read: whose turn it is, or who waits for longer; the other may be None."""
-        if other is None or self._is_its_turn(transport):
-            return transport
-        if self._is_its_turn(other):
-            return other
-        return transport if transport.turn < other.turn else other
+    cdef int _read_bulk(self, PyObject** waiting, int count) except -1:
+        """Read whose turn it is, then who waits for longest; the rest another time."""
+        cdef SocketTransport transport
+        cdef int64_t left = BULK_TURN_BYTES_MAX
+        cdef int i, first
+        while count > 0 and left > 0:
+            first = 0
+            for i in range(1, count):
+                if self._is_before(<SocketTransport>waiting[i], <SocketTransport>waiting[first]):
+                    first = i
+            transport = <SocketTransport>waiting[first]
+            count -= 1
+            waiting[first] = waiting[count]
+            if not transport.is_read:
+                continue
+            if not self._is_its_turn(transport):
+                self._bulk = <PyObject*>transport
+                self._bulk_left = BULK_BYTES_MAX
+                self._bulk_turns += 1
+                transport.turn = self._bulk_turns
+            self._received = 0
+            self._try_to_read(transport)
+            self._bulk_left -= self._received
+            left -= self._received
+        return 0
+
+    cdef bint _is_before(self, SocketTransport transport, SocketTransport other) noexcept:
+        if self._is_its_turn(transport) or self._is_its_turn(other):
+            return self._is_its_turn(transport)
+        return transport.turn < other.turn
 
     cdef bint _is_its_turn(self, SocketTransport transport) noexcept:
         return <PyObject*>transport is self._bulk and self._bulk_left > 0
-
-    cdef _read_bulk(self, SocketTransport transport):
-        if not self._is_its_turn(transport):
-            self._bulk = <PyObject*>transport
-            self._bulk_left = BULK_BYTES_MAX
-            self._bulk_turns += 1
-            transport.turn = self._bulk_turns
-        self._received = 0
-        self._try_to_read(transport)
-        self._bulk_left -= self._received
 
     # Reading.
 

@@ -68,7 +68,8 @@ class Processor:
         self._on_close = on_close
         self._due: list[KafkaChannel] = []
         self._deferred: list[Callable[[], None]] = []
-        self._is_turn_coming = False
+        self.is_turn_coming = False
+        """Whether somebody waits for the end of the current callback."""
         self._deadlines: list[tuple[int, int]] = []  # When, and which connection.
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
@@ -135,8 +136,8 @@ class Processor:
         self._come_back()
 
     def _come_back(self) -> None:
-        if not self._is_turn_coming:
-            self._is_turn_coming = True
+        if not self.is_turn_coming:
+            self.is_turn_coming = True
             self.loop.call_soon(self._take_turns)
 
     def _take_turns(self) -> None:
@@ -147,7 +148,7 @@ class Processor:
             except Exception:
                 logger.exception("Something that was put off has failed")
         due, self._due = self._due, []
-        self._is_turn_coming = False
+        self.is_turn_coming = False
         if self._deferred:
             self._come_back()
         for channel in due:

@@ -111,6 +111,32 @@ def test_many_connections_write_to_the_same_logs(run: Run, tmp_path: Path) -> No
     run(scenario())
 
 
+def test_who_has_one_request_in_flight_keeps_nobody_waiting(run: Run, tmp_path: Path) -> None:
+    count = 300
+
+    def ask_one_by_one(port: int, frame: bytes) -> None:
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            client.settimeout(30)
+            for _ in range(count):
+                client.sendall(frame)
+                size = int.from_bytes(client.recv(4, socket.MSG_WAITALL), "big")
+                assert len(client.recv(size, socket.MSG_WAITALL)) == size
+
+    async def scenario() -> None:
+        async with serving(tmp_path) as (broker, served):
+            asking = asyncio.create_task(
+                asyncio.to_thread(ask_one_by_one, served.port, produce_frame(broker, 0, 0))
+            )
+            other = await served.client()
+            for turn in range(30):
+                await other.send(metadata_frame(turn) + produce_frame(broker, turn, 1))
+                assert await other.ids(2) == [turn, turn]
+            await asking
+            assert end_offsets(broker) == [WARM + count, WARM + 30]
+
+    run(scenario())
+
+
 def test_connections_with_large_frames_take_turns_and_let_small_ones_pass(
     run: Run, tmp_path: Path
 ) -> None:
