@@ -220,10 +220,10 @@ def compare(
     """The median of each contender's rounds; they take turns in who begins."""
     effort = Effort(options.seconds, options.seconds / 3, 200 if options.quick else 500)
     taken: dict[str, list[Figures]] = {broker.name: [] for broker in brokers}
-    floor = broker_floor.floor_of(row) if options.floor else None
+    floors = broker_floor.floors_of(row) if options.floor else {}
     for number in range(options.rounds):
-        if floor is not None:
-            taken.setdefault(broker_floor.NAME, []).append(floor.measure(options.seconds))
+        for name, floor in floors.items():
+            taken.setdefault(name, []).append(floor.measure(options.seconds))
         for broker in brokers if number % 2 == 0 else reversed(brokers):
             taken[broker.name].append(row.round(broker, effort))
     return {name: median(each) for name, each in taken.items()}

@@ -2,7 +2,8 @@
 
 The program answers every request at once with the bytes a broker would send, from a template, and
 sends records with sendfile. If a broker's row is far below its floor, the generator is not what
-limits it.
+limits it. For Produce there is a second one which writes what it receives before it answers, and
+checks nothing: what one thread that makes these system calls reaches on this machine.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from typing import TYPE_CHECKING
 
 from benchmarks.broker_rows import (
     FETCH_BATCH_BYTES,
+    ROUND_BYTES_MAX,
     SIZES,
     FetchRow,
     ProduceRow,
     build_batch,
     measured,
     produce_frame,
+    touch_memory,
 )
 from benchmarks.load import compiled, cpu_seconds, run_program, running
 from millstream.protocol.frame import encode_response
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from benchmarks.broker_rows import Figures
 
 NAME = "floor"
+LOG_NAME = "floor + log"
 _TOPIC_ID = bytes(range(16))
 _UNLIMITED = 1 << 40
 _TAGS = bytes(3)  # After the records: no tagged fields of the partition, the topic, the answer.
@@ -40,6 +44,7 @@ class ProduceFloor:
     """Requests go in, the same answer comes back."""
 
     row: ProduceRow
+    has_log: bool = False
 
     @property
     def name(self) -> str:
@@ -56,11 +61,15 @@ class ProduceFloor:
             template, frames = Path(directory, "answer"), Path(directory, "frames")
             template.write_bytes(response)
             frames.write_bytes(produce_frame(_TOPIC_ID, 0, batch))
-            with running([str(compiled("floor")), str(template)]) as (pid, port):
+            log = [directory] if self.has_log else []
+            limit = ROUND_BYTES_MAX // len(batch.data) // self.row.connections
+            with running([str(compiled("floor")), str(template), *log]) as (pid, port):
                 load = ("clients", "produce", port, frames, self.row.connections, self.row.window)
-                run_program(*load, seconds / 4, _UNLIMITED)
+                run_program(*load, seconds / 4, limit // 4)
+                if log:
+                    touch_memory(ROUND_BYTES_MAX)
                 before = cpu_seconds(pid)
-                report = run_program(*load, seconds, _UNLIMITED)
+                report = run_program(*load, seconds, limit)
                 used = cpu_seconds(pid) - before
         return measured(report, used, len(batch.data))
 
@@ -115,11 +124,11 @@ def _fetch_answer(records: bytes) -> bytes:
     return response[: -len(records) - len(_TAGS)]
 
 
-def floor_of(row: object) -> ProduceFloor | FetchFloor | None:
-    """The floor of a row of load, if it has one."""
+def floors_of(row: object) -> dict[str, ProduceFloor | FetchFloor]:
+    """The floors of a row of load, by name."""
     if isinstance(row, ProduceRow):
-        return ProduceFloor(row)
-    return FetchFloor(row) if isinstance(row, FetchRow) else None
+        return {NAME: ProduceFloor(row), LOG_NAME: ProduceFloor(row, has_log=True)}
+    return {NAME: FetchFloor(row)} if isinstance(row, FetchRow) else {}
 
 
 LOADS: tuple[ProduceFloor | FetchFloor, ...] = (

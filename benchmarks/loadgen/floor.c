@@ -1,10 +1,11 @@
 /* The floor: the system calls a broker needs to receive frames and answer them, nothing else.
  *
- *   floor ANSWER_FILE [FILE FILE_BYTES]
+ *   floor ANSWER_FILE [FILE FILE_BYTES | LOG_DIRECTORY]
  *
  * Answers every request with the bytes of ANSWER_FILE, in which only the correlation id is set, and,
- * if a file is given, with FILE_BYTES of it by sendfile. Prints its port, runs until its standard
- * input ends.
+ * if a file is given, with FILE_BYTES of it by sendfile. With a directory, what a read brings is
+ * first written to one of four files there, as it is. Prints its port, runs until its standard input
+ * ends.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -26,19 +27,27 @@ enum {
     BUFFER_BYTES = 256 * 1024,
     PENDING_MAX = 1 << 20,
     ANSWER_MAX = 4096,
+    LOGS = 4,
     ID_AT_REQUEST = 8, /* where correlation ids are, after the size */
     ID_AT_ANSWER = 4
 };
 
 typedef struct {
-    int fd;
+    int fd, log;
     uint8_t *buffer;
     size_t capacity, start, end;
 } Connection;
 
+typedef struct {
+    int fd;
+    off_t size;
+} Log;
+
 static uint8_t template[ANSWER_MAX], answers[PENDING_MAX];
 static size_t answer_bytes, answers_end, file_bytes;
-static int file_fd = -1;
+static int file_fd = -1, accepted;
+static Log logs[LOGS];
+static const char *log_directory;
 
 static void wait_writable(int fd) {
     struct pollfd waiter = {.fd = fd, .events = POLLOUT};
@@ -76,6 +85,22 @@ static void answer(int fd, const uint8_t *request) {
     }
 }
 
+static void open_logs(void) {
+    for (int i = 0; i < LOGS; i++) {
+        char path[4096];
+        snprintf(path, sizeof path, "%s/%d.log", log_directory, i);
+        logs[i].fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
+    }
+}
+
+static void append(Log *log, const uint8_t *bytes, size_t size) {
+    if (pwrite(log->fd, bytes, size, log->size) != (ssize_t)size) {
+        perror("a log cannot be written");
+        exit(1);
+    }
+    log->size += size;
+}
+
 static void make_room(Connection *c, size_t frame) {
     size_t rest = c->end - c->start;
     if (frame > c->capacity) {
@@ -95,19 +120,22 @@ static int serve(Connection *c) {
     ssize_t n = recv(c->fd, c->buffer + c->end, c->capacity - c->end, 0);
     if (n <= 0) return n < 0 && errno == EAGAIN;
     c->end += n;
+    size_t first = c->start, wanted = 0;
     while (c->end - c->start >= 4) {
         uint32_t size;
         memcpy(&size, c->buffer + c->start, 4);
         size_t frame = 4 + (size_t)ntohl(size);
         if (c->end - c->start < frame) {
-            if (c->start + frame > c->capacity) make_room(c, frame);
+            wanted = frame;
             break;
         }
         answer(c->fd, c->buffer + c->start);
         c->start += frame;
     }
+    if (log_directory && c->start > first) append(&logs[c->log], c->buffer + first, c->start - first);
     if (answers_end) send_answers(c->fd, 0);
     if (c->start == c->end) c->start = c->end = 0;
+    else if (c->start + wanted > c->capacity) make_room(c, wanted);
     else if (c->end == c->capacity) make_room(c, 0);
     return 1;
 }
@@ -124,6 +152,7 @@ static void accept_one(int epoll_fd, int listener) {
     setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     c->capacity = BUFFER_BYTES;
     c->buffer = malloc(c->capacity);
+    c->log = accepted++ % LOGS;
     add(epoll_fd, c->fd, c);
 }
 
@@ -142,13 +171,16 @@ static void read_template(const char *path) {
 int main(int argc, char **argv) {
     static Connection control;
     if (argc < 2) {
-        fprintf(stderr, "floor ANSWER_FILE [FILE FILE_BYTES]\n");
+        fprintf(stderr, "floor ANSWER_FILE [FILE FILE_BYTES | LOG_DIRECTORY]\n");
         return 2;
     }
     read_template(argv[1]);
     if (argc > 3) {
         file_fd = open(argv[2], O_RDONLY);
         file_bytes = atol(argv[3]);
+    } else if (argc == 3) {
+        log_directory = argv[2];
+        open_logs();
     }
     int listener = socket(AF_INET, SOCK_STREAM, 0), epoll_fd = epoll_create1(0);
     struct sockaddr_in address = {.sin_family = AF_INET,
