@@ -98,23 +98,21 @@ class ArrowRows:
         count: int = self.builder.row_count
         return count
 
-    def finish(self) -> pa.RecordBatch:
-        """The rows so far; empty again."""
+    def finish(self) -> pa.RecordBatch | None:
+        """The rows so far, None if none of them is wanted; empty again."""
         records, runs = self.builder.finish()
         batch = pa.record_batch(records.select(self._from_kernel))
         arrays = [self._column(field, batch, runs) for field in self._columns.read]
         read = pa.RecordBatch.from_arrays(arrays, schema=self._columns.read)
         if not self._times.is_all:
             read = read.filter(self._mask(batch))
-        return self._handed_over(read)
+        return self._handed_over(read) if read.num_rows else None
 
     def _handed_over(self, read: pa.RecordBatch) -> pa.RecordBatch:
         """What Spark gets of the rows, in the order and the types it wants."""
         wanted, decoder = self._columns.wanted, self._columns.decoder
-        if decoder is not None and read.num_rows:
+        if decoder is not None:
             read = decoder.decode(read)
-        elif decoder is not None:
-            return wanted.empty_table().to_batches()[0]
         if read.schema.equals(wanted):
             return read
         return pa.RecordBatch.from_arrays(

@@ -69,7 +69,7 @@ def read_range(wanted: OffsetRange, plan: ReadPlan) -> Iterator[pa.RecordBatch]:
     try:
         for _ in _RangeRead(session, wanted, plan, rows).chunks():
             batch = rows.finish()
-            if batch.num_rows:
+            if batch is not None and batch.num_rows:
                 yield batch
         is_sound = True
     except GeneratorExit:
