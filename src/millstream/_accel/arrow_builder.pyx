@@ -16,10 +16,9 @@ from libc.string cimport memset
 
 from millstream._accel.arrow_abi cimport ArrowArray, ArrowArrayStream, ArrowSchema
 from millstream._accel.atomics cimport ms_give_back, ms_take
-from millstream._accel.wire cimport ms_fault
-
 from millstream._accel import faults
 from millstream._accel.arrow_schema import COLUMNS, columns_by_number
+from millstream.errors import InvalidArgument
 
 cdef extern from "arrow_columns.h" nogil:
     enum:
@@ -27,34 +26,7 @@ cdef extern from "arrow_columns.h" nogil:
         MS_CORRUPT
         MS_BEHIND_LAST
         MS_NO_MEMORY
-
-    ctypedef struct ms_buffer:
-        int64_t size
-
-    ctypedef struct ms_strings:
-        ms_buffer bytes
-
-    ctypedef struct ms_columns:
-        int64_t row_count
-        ms_strings key
-        ms_strings value
-        ms_strings header_key
-        ms_strings header_value
-
-    ctypedef struct ms_append_job:
-        const uint8_t* body
-        int64_t size
-        int64_t count
-        int64_t base_offset
-        int64_t base_timestamp
-        int64_t append_timestamp
-        int64_t from_offset
-        int64_t to_offset
-        int32_t partition
-        bint has_append_timestamp
-        ms_fault fault
-        int64_t fault_index
-        int full_column
+        MS_BAD_CHECKSUM
 
     int ms_append(ms_columns* columns, ms_append_job* job)
     void ms_free_columns(ms_columns* columns)
@@ -66,6 +38,7 @@ cdef extern from "arrow_export.h" nogil:
     ctypedef struct ms_selection:
         int count
         int columns[6]
+        bint has_views
 
     ms_shared_columns* ms_share(ms_columns* columns)
     ms_shared_columns* ms_retain(ms_shared_columns* shared)
@@ -90,8 +63,14 @@ cdef class ArrowRecordsBuilder:
     One thread at a time: a second one that calls while a call is under way gets a RuntimeError.
     """
 
-    cdef ms_columns _columns
-    cdef int _busy
+    def __init__(self, columns=None):
+        """`columns` are those that are wanted, in their order: others are passed over."""
+        numbers = range(len(COLUMNS)) if columns is None else columns_by_number(columns)
+        self._numbers = tuple(numbers)
+        self._columns.left_out = 0
+        for number in range(len(COLUMNS)):
+            if number not in self._numbers:
+                self._columns.left_out |= 1 << number
 
     def __dealloc__(self):
         ms_free_columns(&self._columns)
@@ -112,7 +91,6 @@ cdef class ArrowRecordsBuilder:
         """
         cdef ms_append_job job
         cdef Py_buffer view
-        cdef int64_t rows_before
         memset(&job, 0, sizeof(job))
         if count < 0:
             raise faults.negative_count(count)
@@ -128,15 +106,20 @@ cdef class ArrowRecordsBuilder:
         try:
             job.body = <const uint8_t*>view.buf
             job.size = view.len
-            self._enter()
-            try:
-                rows_before = self._columns.row_count
-                self._run(&job)
-                return self._columns.row_count - rows_before
-            finally:
-                ms_give_back(&self._busy)
+            return self.add(&job)
         finally:
             PyBuffer_Release(&view)
+
+    cdef int64_t add(self, ms_append_job* job) except -1:
+        """Do a job; the rows added."""
+        cdef int64_t rows_before
+        self._enter()
+        try:
+            rows_before = self._columns.row_count
+            self._run(job)
+            return self._columns.row_count - rows_before
+        finally:
+            ms_give_back(&self._busy)
 
     cdef int _run(self, ms_append_job* job) except -1:
         cdef int outcome
@@ -155,9 +138,19 @@ cdef class ArrowRecordsBuilder:
     @property
     def byte_count(self):
         """Bytes of keys, values and headers so far."""
+        return self.bytes_so_far()
+
+    cdef int64_t bytes_so_far(self) noexcept:
         return (
             self._columns.key.bytes.size + self._columns.value.bytes.size
             + self._columns.header_key.bytes.size + self._columns.header_value.bytes.size)
+
+    def expect(self, int64_t size):
+        """About how many bytes of batches the next rows come from: room is made for them at once.
+
+        Without it, the next rows are expected to be as many as the last.
+        """
+        self._columns.expected = max(0, size)
 
     def finish(self):
         """The rows as an Arrow object. The builder is empty again."""
@@ -167,7 +160,7 @@ cdef class ArrowRecordsBuilder:
         ms_give_back(&self._busy)
         if records._shared is NULL:
             raise MemoryError
-        records._select(range(len(COLUMNS)))
+        records._select(self._numbers)
         return records
 
 
@@ -181,9 +174,18 @@ cdef int raise_outcome(int outcome, ms_append_job* job) except -1:
         raise faults.bad_record(
             job.fault_index, position, job.fault.kind, job.fault.field, job.fault.value,
             job.fault.left)
+    if outcome == MS_BAD_CHECKSUM:
+        raise faults.bad_checksum(job.base_offset, job.crc_stored, job.crc)
     raise OverflowError(
         f"column {LIMITED_COLUMNS[job.full_column]} would pass 2147483647 bytes: "
         "call finish() and go on with the next")
+
+
+cdef int check_there(ms_shared_columns* shared, numbers) except -1:
+    for number in numbers:
+        if shared.columns.left_out >> <int>number & 1:
+            raise InvalidArgument(f"column {COLUMNS[number]!r} was left out when the rows were read")
+    return 0
 
 
 cdef class ArrowRecords:
@@ -209,6 +211,7 @@ cdef class ArrowRecords:
         return self._shared
 
     cdef int _select(self, numbers) except -1:
+        check_there(self._get(), numbers)
         self._selection.count = len(numbers)
         for index, number in enumerate(numbers):
             self._selection.columns[index] = number
@@ -222,8 +225,17 @@ cdef class ArrowRecords:
         cdef ArrowRecords selected = ArrowRecords.__new__(ArrowRecords)
         numbers = columns_by_number(columns)
         selected._shared = ms_retain(self._get())
+        selected._selection.has_views = self._selection.has_views
         selected._select(numbers)
         return selected
+
+    def with_views(self):
+        """The same rows with keys and values as views, for those who would make views of them."""
+        cdef ArrowRecords viewed = ArrowRecords.__new__(ArrowRecords)
+        viewed._shared = ms_retain(self._get())
+        viewed._selection = self._selection
+        viewed._selection.has_views = True
+        return viewed
 
     def __arrow_c_schema__(self):
         """The schema as an "arrow_schema" capsule."""
@@ -297,12 +309,13 @@ cdef class ArrowStream:
     cdef bytes _message
     cdef readonly object error
 
-    def __init__(self, records, columns=None):
+    def __init__(self, records, columns=None, bint with_views=False):
         numbers = range(len(COLUMNS)) if columns is None else columns_by_number(columns)
         self._records = iter(records)
         self._selection.count = len(numbers)
         for index, number in enumerate(numbers):
             self._selection.columns[index] = number
+        self._selection.has_views = with_views
 
     def __arrow_c_stream__(self, requested_schema=None):
         """The stream. A wish for other types is not met."""
@@ -317,6 +330,10 @@ cdef class ArrowStream:
 
     cdef int _next(self, ArrowArray* out) except -1:
         cdef ArrowRecords records = next(self._records, None)
+        cdef int i
+        if records is not None:
+            check_there(
+                records._get(), [self._selection.columns[i] for i in range(self._selection.count)])
         if records is not None and not ms_export_array(out, records._get(), &self._selection):
             raise MemoryError
         return 0

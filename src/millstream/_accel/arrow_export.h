@@ -23,6 +23,7 @@ typedef struct {
 typedef struct {
     int count;
     int columns[MS_CHILDREN_MAX];
+    int has_views; /* keys and values as views, which polars takes as they are */
 } ms_selection;
 
 /* Takes the columns over and leaves empty ones; NULL when there is no memory. */
@@ -100,12 +101,13 @@ static int ms_make_headers_schema(struct ArrowSchema *schema)
         && ms_make_schema(schema->children[0]->children[1], "z", "value", MS_ARROW_NULLABLE, 0);
 }
 
-/* Columns by number, in the order of `COLUMNS` in arrow_builder.pyx. */
-static int ms_make_column_schema(struct ArrowSchema *schema, int column)
+/* Columns by number, in the order of `COLUMNS` in arrow_schema.py. */
+static int ms_make_column_schema(struct ArrowSchema *schema, int column, int has_views)
 {
+    const char *bytes = has_views ? "vz" : "z";
     switch (column) {
-    case 0: return ms_make_schema(schema, "z", "key", MS_ARROW_NULLABLE, 0);
-    case 1: return ms_make_schema(schema, "z", "value", MS_ARROW_NULLABLE, 0);
+    case 0: return ms_make_schema(schema, bytes, "key", MS_ARROW_NULLABLE, 0);
+    case 1: return ms_make_schema(schema, bytes, "value", MS_ARROW_NULLABLE, 0);
     case 2: return ms_make_headers_schema(schema);
     case 3: return ms_make_schema(schema, "tsm:UTC", "timestamp", 0, 0);
     case 4: return ms_make_schema(schema, "l", "offset", 0, 0);
@@ -119,7 +121,8 @@ static int ms_export_schema(struct ArrowSchema *schema, const ms_selection *sele
     if (!ms_make_schema(schema, "+s", "", 0, selection->count))
         return 0;
     for (int i = 0; i < selection->count; i++)
-        if (!ms_make_column_schema(schema->children[i], selection->columns[i])) {
+        if (!ms_make_column_schema(
+                schema->children[i], selection->columns[i], selection->has_views)) {
             schema->release(schema);
             return 0;
         }
@@ -130,7 +133,10 @@ static int ms_export_schema(struct ArrowSchema *schema, const ms_selection *sele
 
 typedef struct {
     ms_shared_columns *shared;
-    const void *buffers[3];
+    const void *buffers[4];
+    void *views; /* of this array alone */
+    int64_t views_capacity;
+    int64_t bytes_size;
     struct ArrowArray children[MS_CHILDREN_MAX];
     struct ArrowArray *pointers[MS_CHILDREN_MAX];
 } ms_array_node;
@@ -141,6 +147,7 @@ static void ms_release_array(struct ArrowArray *array)
     for (int64_t i = 0; i < array->n_children; i++)
         if (array->children[i]->release) /* else the consumer has moved it */
             array->children[i]->release(array->children[i]);
+    ms_memory_let_go(node->views, node->views_capacity);
     ms_let_go(node->shared);
     PyMem_RawFree(node);
     array->release = NULL;
@@ -190,6 +197,78 @@ static int ms_make_strings(
     return 1;
 }
 
+/* A string of a view array: its length and first bytes, then either the rest of twelve or where in
+   which buffer it is. */
+typedef struct {
+    int32_t length;
+    uint8_t head[4];
+    union {
+        uint8_t tail[8];
+        int32_t where[2];
+    } rest;
+} ms_view;
+
+#define MS_SHORT_VIEW 12
+
+/* What is left of twelve bytes when `length` count: read from here on. */
+static inline const uint8_t *ms_short_mask(int32_t length)
+{
+    static const uint8_t masks[2 * MS_SHORT_VIEW] = {
+        255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255};
+    return masks + MS_SHORT_VIEW - length;
+}
+
+static inline void ms_keep_masked(uint8_t *to, const uint8_t *from, const uint8_t *mask, int size)
+{
+    for (int i = 0; i < size; i++)
+        to[i] = from[i] & mask[i];
+}
+
+/* Behind the bytes there is room for a step, so twelve can be read wherever a string is. */
+static void ms_fill_views(ms_view *views, int64_t count, const ms_strings *strings)
+{
+    const int32_t *ends = (const int32_t *)strings->ends.data;
+    for (int64_t i = 0; i < count; i++) {
+        int32_t length = ends[i + 1] - ends[i];
+        const uint8_t *data = strings->bytes.data + ends[i];
+        ms_view view;
+        view.length = length;
+        if (length > MS_SHORT_VIEW) {
+            memcpy(view.head, data, sizeof view.head);
+            view.rest.where[0] = 0;
+            view.rest.where[1] = ends[i];
+        } else {
+            const uint8_t *mask = ms_short_mask(length);
+            ms_keep_masked(view.head, data, mask, sizeof view.head);
+            ms_keep_masked(
+                view.rest.tail, data + sizeof view.head, mask + sizeof view.head,
+                sizeof view.rest.tail);
+        }
+        views[i] = view;
+    }
+}
+
+/* The same strings as views of the bytes, which stay where they are. */
+static int ms_make_views(
+    struct ArrowArray *array, ms_shared_columns *shared, int64_t length, const ms_strings *strings)
+{
+    if (!ms_make_array(array, shared, length, 4, 0))
+        return 0;
+    ms_array_node *node = (ms_array_node *)array->private_data;
+    int64_t capacity = (length + 1) * (int64_t)sizeof(ms_view);
+    if (!(node->views = ms_memory_take(&capacity)))
+        return 0;
+    node->views_capacity = capacity;
+    node->bytes_size = strings->bytes.size;
+    ms_fill_views((ms_view *)node->views, length, strings);
+    array->null_count = strings->null_count;
+    array->buffers[0] = strings->null_count ? strings->validity.data : NULL;
+    array->buffers[1] = node->views;
+    array->buffers[2] = strings->bytes.data;
+    array->buffers[3] = &node->bytes_size;
+    return 1;
+}
+
 static int ms_make_headers(struct ArrowArray *array, ms_shared_columns *shared)
 {
     ms_columns *columns = &shared->columns;
@@ -203,12 +282,15 @@ static int ms_make_headers(struct ArrowArray *array, ms_shared_columns *shared)
                item->children[1], shared, columns->header_count, &columns->header_value);
 }
 
-static int ms_make_column(struct ArrowArray *array, ms_shared_columns *shared, int column)
+static int ms_make_column(
+    struct ArrowArray *array, ms_shared_columns *shared, int column, int has_views)
 {
     ms_columns *columns = &shared->columns;
+    int (*make)(struct ArrowArray *, ms_shared_columns *, int64_t, const ms_strings *) =
+        has_views ? ms_make_views : ms_make_strings;
     switch (column) {
-    case 0: return ms_make_strings(array, shared, columns->row_count, &columns->key);
-    case 1: return ms_make_strings(array, shared, columns->row_count, &columns->value);
+    case 0: return make(array, shared, columns->row_count, &columns->key);
+    case 1: return make(array, shared, columns->row_count, &columns->value);
     case 2: return ms_make_headers(array, shared);
     case 3: return ms_make_numbers(array, shared, &columns->timestamp);
     case 4: return ms_make_numbers(array, shared, &columns->offset);
@@ -223,7 +305,8 @@ static int ms_export_array(
     if (!ms_make_array(array, shared, shared->columns.row_count, 1, selection->count))
         return 0;
     for (int i = 0; i < selection->count; i++)
-        if (!ms_make_column(array->children[i], shared, selection->columns[i])) {
+        if (!ms_make_column(
+                array->children[i], shared, selection->columns[i], selection->has_views)) {
             array->release(array);
             return 0;
         }

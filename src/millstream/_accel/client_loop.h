@@ -13,8 +13,7 @@
 static inline void ms_selector_free(ms_selector *selector);
 
 /* NULL without memory or descriptors; errno tells. */
-static inline ms_selector *ms_selector_new(
-    int64_t frame_bytes_max, int64_t received_bytes_max, int64_t idle_bytes_max)
+static inline ms_selector *ms_selector_new(int64_t frame_bytes_max, int64_t received_bytes_max)
 {
     struct epoll_event wanted;
     ms_selector *selector = (ms_selector *)calloc(1, sizeof *selector);
@@ -25,14 +24,14 @@ static inline ms_selector *ms_selector_new(
     selector->announce_ms = MS_NEVER;
     selector->frame_bytes_max = frame_bytes_max;
     selector->received_bytes_max = received_bytes_max;
-    selector->pool = ms_pool_new(idle_bytes_max);
+    selector->pool = &ms_frames;
     selector->scratch = (uint8_t *)malloc(MS_SCRATCH_SIZE);
     selector->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     selector->kick_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     selector->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     memset(&wanted, 0, sizeof wanted);
     wanted.events = EPOLLIN;
-    if (!selector->pool || !selector->scratch || selector->epoll_fd < 0 || selector->kick_fd < 0
+    if (!selector->scratch || selector->epoll_fd < 0 || selector->kick_fd < 0
         || selector->event_fd < 0
         || epoll_ctl(selector->epoll_fd, EPOLL_CTL_ADD, selector->kick_fd, &wanted) < 0) {
         int code = errno ? errno : ENOMEM;
@@ -81,7 +80,6 @@ static inline void ms_selector_free(ms_selector *selector)
 {
     ms_selector_clear(selector);
     ms_close_all(selector);
-    ms_pool_release(selector->pool);
     pthread_mutex_destroy(&selector->lock);
     free(selector->scratch);
     free(selector);

@@ -14,7 +14,6 @@ class SelectorCore:
         *,
         frame_bytes_max: int,
         received_bytes_max: int,
-        idle_bytes_max: int,
     ) -> None: ...
     def begin(self, connection_id: int) -> int: ...
     def give_addresses(

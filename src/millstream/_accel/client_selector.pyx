@@ -25,11 +25,15 @@ from millstream.errors import ClientClosed, ForkedClient
 
 cdef extern from *:
     """
-    #include <pthread.h>
+    #include "frame_pool.h"
 
     /* How many forks this process is away from the one that loaded the module. */
     static int ms_process_number = 0;
-    static void ms_count_fork(void) { ms_process_number++; }
+    static void ms_count_fork(void)
+    {
+        ms_process_number++;
+        ms_pool_after_fork();
+    }
     static void ms_watch_forks(void) { pthread_atfork(NULL, NULL, ms_count_fork); }
     """
     int ms_process_number
@@ -72,7 +76,6 @@ cdef class Frame:
     def __dealloc__(self):
         if self.pool is not NULL:
             ms_block_give_back(self.pool, self.block)
-            ms_pool_release(self.pool)
 
 
 cdef object take_frame(ms_selector* state, ms_event* event):
@@ -81,7 +84,6 @@ cdef object take_frame(ms_selector* state, ms_event* event):
     if event.block is NULL:
         return PyBytes_FromStringAndSize(<const char*>event.data, event.size)
     frame = Frame.__new__(Frame)
-    ms_pool_hold(state.pool)
     frame.pool = state.pool
     frame.block = event.block
     frame.size = event.size
@@ -147,11 +149,9 @@ cdef ms_outgoing* to_outgoing(parts) except NULL:
 cdef class SelectorLoop:
     """What the thread runs on. It lives until both the selector and the thread have let it go."""
 
-    def __cinit__(
-        self, int64_t frame_bytes_max, int64_t received_bytes_max, int64_t idle_bytes_max,
-    ):
+    def __cinit__(self, int64_t frame_bytes_max, int64_t received_bytes_max):
         self.process = ms_process_number
-        self.state = ms_selector_new(frame_bytes_max, received_bytes_max, idle_bytes_max)
+        self.state = ms_selector_new(frame_bytes_max, received_bytes_max)
         if self.state is NULL:
             PyErr_SetFromErrno(OSError)
 
@@ -190,13 +190,12 @@ cdef class SelectorCore:
 
     def __init__(
         self, connected, received, disconnected, repeated, dispatched, *,
-        int64_t frame_bytes_max, int64_t received_bytes_max, int64_t idle_bytes_max,
+        int64_t frame_bytes_max, int64_t received_bytes_max,
     ):
         """Takes the classes of its events. `disconnected` is called with the errnos, or negative
         codes, of all attempts, and the size that the peer claimed for a frame.
 
         `received_bytes_max`: what may wait for `poll` before the sockets are read no more.
-        `idle_bytes_max`: memory for frames that is kept for the next ones.
         """
         if self._loop is not None:
             raise TypeError("a selector is made once")
@@ -207,7 +206,7 @@ cdef class SelectorCore:
         self._disconnected = disconnected
         self._repeated = repeated
         self._dispatched = dispatched
-        self._loop = SelectorLoop(frame_bytes_max, received_bytes_max, idle_bytes_max)
+        self._loop = SelectorLoop(frame_bytes_max, received_bytes_max)
         # It knows the loop only, so that a selector that nobody uses can end.
         self._thread = threading.Thread(
             target=self._loop.run, name="millstream-sockets", daemon=True)

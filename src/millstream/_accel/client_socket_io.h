@@ -15,6 +15,8 @@
 #define MS_VECTORS_MAX 64
 #define MS_SMALL_FRAME 2048 /* so small that a copy costs less than a block and its owner */
 #define MS_READS_MAX 64     /* of one connection, before the others have their turn */
+#define MS_WHOLE_FRAME_MIN (128 * 1024) /* below, waiting for the whole gains nothing */
+#define MS_WHOLE_FRAME_MAX (8 << 20)    /* the system may set a lower bound */
 
 /* Under the lock: what epoll is to look for. */
 static inline void ms_watch(ms_selector *selector, ms_connection *connection)
@@ -263,6 +265,20 @@ static inline void ms_hand_over(ms_reading *reading)
         ms_announce(selector);
 }
 
+/* The rest of a large frame is read when all of it is there: reading while the peer still sends costs
+   nearly twice as much, as its sending is then done on our time, piece by piece. */
+static inline void ms_set_low_water(ms_connection *connection)
+{
+    int64_t rest = connection->block ? connection->frame_size - connection->frame_have : 0;
+    int wanted = rest < MS_WHOLE_FRAME_MIN ? 1
+        : rest > MS_WHOLE_FRAME_MAX       ? MS_WHOLE_FRAME_MAX
+                                          : (int)rest;
+    if (wanted == connection->low_water)
+        return;
+    if (setsockopt(connection->fd, SOL_SOCKET, SO_RCVLOWAT, &wanted, sizeof wanted) == 0)
+        connection->low_water = wanted;
+}
+
 /* The loop, without the lock: all that the socket has. */
 static inline void ms_receive(ms_selector *selector, ms_connection *connection)
 {
@@ -275,6 +291,8 @@ static inline void ms_receive(ms_selector *selector, ms_connection *connection)
     for (int reads = 0; reads < MS_READS_MAX; reads++)
         if (!ms_read_once(&reading) || reading.events.bytes > selector->received_bytes_max)
             break;
+    if (!reading.code)
+        ms_set_low_water(connection);
     pthread_mutex_lock(&selector->lock);
     ms_hand_over(&reading);
     if (connection->state == MS_OPEN) {

@@ -93,6 +93,7 @@ typedef struct ms_connection {
     int64_t frame_size;
     int64_t frame_have;
     ms_block *block;
+    int low_water; /* bytes that must be there before epoll tells of them */
 } ms_connection;
 
 typedef struct ms_order {
@@ -311,6 +312,7 @@ static inline ms_connection *ms_connection_new(ms_selector *selector, int64_t id
     connection->serial = ++selector->serials;
     connection->fd = -1;
     connection->state = MS_RESOLVING;
+    connection->low_water = 1;
     connection->out_end = &connection->out_first;
     connection->next = selector->table[(uint64_t)id % MS_BUCKETS];
     selector->table[(uint64_t)id % MS_BUCKETS] = connection;

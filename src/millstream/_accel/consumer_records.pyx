@@ -10,7 +10,9 @@ dealt with here; decompression and the formats before v2 are the caller's functi
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.string cimport memset
 
+from millstream._accel.arrow_builder cimport ArrowRecordsBuilder, ms_append_job
 from millstream._accel.batch_header cimport (
     BASE_TIMESTAMP_AT, CODEC_BITS, CONTROL_BIT, COUNT_AT, LENGTH_MIN, LOG_APPEND_TIME_BIT, MAGIC,
     MAGIC_AT, MAX_TIMESTAMP_AT, PRODUCER_ID_AT, TRANSACTIONAL_BIT, attributes_of, batch_size,
@@ -60,8 +62,11 @@ cdef class FetchedBatches:
     # Where the batch is that is open, or the next one; and the end of the last whole one.
     cdef Py_ssize_t _at
     cdef Py_ssize_t _end
+    # Whether who opens a batch sees to its checksum.
+    cdef bint _leaves_crc
     # The open batch: its records, how far they are read, what its header says.
     cdef bint _is_open
+    cdef bint _is_crc_due
     cdef object _body_owner
     cdef const uint8_t* _body
     cdef Py_ssize_t _body_size
@@ -159,6 +164,7 @@ cdef class FetchedBatches:
 
     cdef int _close(self) except -1:
         self._is_open = False
+        self._is_crc_due = False
         self._body_owner = None
         self._left = 0
         return 0
@@ -206,7 +212,10 @@ cdef class FetchedBatches:
         """Whether the batch is a marker, or part of a transaction that was aborted."""
         cdef int16_t attributes = attributes_of(batch)
         cdef int64_t last = next_offset_of(batch) - 1
-        if self._check_crc:
+        self._is_crc_due = (
+            self._check_crc and self._leaves_crc and not attributes & (CONTROL_BIT | CODEC_BITS)
+            and not self._waiting and not self._aborting)
+        if self._check_crc and not self._is_crc_due:
             self._require_crc(batch)
         while self._waiting and self._waiting[len(self._waiting) - 1][0] <= last:
             self._aborting.add(self._waiting.pop()[1])
@@ -228,6 +237,8 @@ cdef class FetchedBatches:
                 attributes & CODEC_BITS, self._slice(self._at + MS_HEADER_SIZE, self._at + size))
             self._point_to_owner()
         self._count = <int32_t>ms_read_big_endian(batch + COUNT_AT, 4)
+        if self._count < 0 and self._is_crc_due:
+            self._require_crc(batch)
         check_count(self._count)
         self._base_offset = ms_read_big_endian(batch, 8)
         self._is_stamped = (attributes & LOG_APPEND_TIME_BIT) != 0
@@ -345,27 +356,35 @@ cdef class FetchedBatches:
     def take_arrow(self, builder, int64_t byte_limit, int64_t to_offset=INT64_MAX):
         """Append batches to an ArrowRecordsBuilder up to an offset; the rows added.
 
-        Ends after the batch with which the builder has `byte_limit` bytes.
+        Ends after the batch with which the builder has `byte_limit` bytes. Whatever has `append` and
+        `byte_count` can stand in for the builder.
         """
         cdef int64_t rows = 0
+        self._leaves_crc = isinstance(builder, ArrowRecordsBuilder)
         try:
             while (
                 self.position < to_offset and builder.byte_count < byte_limit and self._open_next()
             ):
                 rows += self._append_open(builder, to_offset)
         except Exception:
+            self._close()  # Its checksum may be wrong: it is opened anew.
             if not rows:
                 raise
+        finally:
+            self._leaves_crc = False
         return rows
 
     cdef int64_t _append_open(self, builder, int64_t to_offset) except -1:
         cdef int64_t rows
         cdef const uint8_t* batch = self._bytes() + self._at
-        rows = builder.append(
-            self._body_owner if self._body_owner is not None else self._slice(
-                self._at + MS_HEADER_SIZE, self._at + batch_size(batch)),
-            self._count, self._base_offset, self._base_timestamp,
-            self._stamp if self._is_stamped else None, self.partition, self.position, to_offset)
+        if self._leaves_crc:
+            rows = self._append_to_kernel(builder, batch, to_offset)
+        else:
+            rows = builder.append(
+                self._body_owner if self._body_owner is not None else self._slice(
+                    self._at + MS_HEADER_SIZE, self._at + batch_size(batch)),
+                self._count, self._base_offset, self._base_timestamp,
+                self._stamp if self._is_stamped else None, self.partition, self.position, to_offset)
         if next_offset_of(batch) <= to_offset:
             self._leave()
         else:
@@ -373,6 +392,28 @@ cdef class FetchedBatches:
             self.leader_epoch = epoch_of(batch)
             self._close()  # The rest is read from its start, should somebody want it.
         return rows
+
+    cdef int64_t _append_to_kernel(
+        self, ArrowRecordsBuilder builder, const uint8_t* batch, int64_t to_offset
+    ) except -1:
+        """The same without a call of Python, and with the checksum taken on the way."""
+        cdef ms_append_job job
+        memset(&job, 0, sizeof(job))
+        job.body = self._body
+        job.size = self._body_size
+        job.count = self._count
+        job.base_offset = self._base_offset
+        job.base_timestamp = self._base_timestamp
+        job.has_append_timestamp = self._is_stamped
+        job.append_timestamp = self._stamp
+        job.partition = self.partition
+        job.from_offset = self.position
+        job.to_offset = to_offset
+        if self._is_crc_due:
+            job.checksum = checksum
+            job.crc = checksum(0, batch + MS_CRC_END, MS_HEADER_SIZE - MS_CRC_END)
+            job.crc_stored = <uint32_t>ms_read_big_endian(batch + MS_CRC_AT, 4)
+        return builder.add(&job)
 
 
 cdef bint is_abort(const uint8_t* batch) except -1:

@@ -226,6 +226,63 @@ static inline const uint8_t *ms_read_record(
     return end;
 }
 
+/* ---- reading a record as most are ---- */
+
+/* The byte after a varint of up to three bytes, all of which the caller knows to be there; NULL if
+   it is longer. */
+static inline const uint8_t *ms_read_short_varint(const uint8_t *p, int64_t *value)
+{
+    uint32_t n = p[0];
+    if (n < 0x80) {
+        *value = ms_unzigzag(n);
+        return p + 1;
+    }
+    n = (n & 0x7f) | (uint32_t)p[1] << 7;
+    if (p[1] < 0x80) {
+        *value = ms_unzigzag(n);
+        return p + 2;
+    }
+    n = (n & 0x3fff) | (uint32_t)p[2] << 14;
+    *value = ms_unzigzag(n);
+    return p[2] < 0x80 ? p + 3 : NULL;
+}
+
+/* The same as ms_read_record for a record without headers whose numbers are short, with fewer
+   questions asked. NULL for all others, sound or not: ms_read_record knows. */
+static inline const uint8_t *ms_read_plain_record(
+    const uint8_t *p, const uint8_t *end, int64_t base_offset, int64_t base_timestamp,
+    ms_record *record)
+{
+    int64_t length, key_length, value_length;
+    /* Length, attributes, two deltas and the key's length: 13 bytes at most. */
+    if (end - p < 16 || !(p = ms_read_short_varint(p, &length)) || length < 0 || length > end - p)
+        return NULL;
+    end = p + length;
+    if (!(p = ms_read_short_varint(p + 1, &record->timestamp))
+        || !(p = ms_read_short_varint(p, &record->offset)) || record->offset < 0
+        || !(p = ms_read_short_varint(p, &key_length)) || key_length < -1)
+        return NULL;
+    record->key = p;
+    record->key_length = (int32_t)key_length;
+    key_length += key_length < 0;
+    if (key_length > end - p - 3 || !(p = ms_read_short_varint(p + key_length, &value_length))
+        || value_length < -1)
+        return NULL;
+    record->value = p;
+    record->value_length = (int32_t)value_length;
+    value_length += value_length < 0;
+    /* The count of headers is all that is left, and it is zero. */
+    if (value_length != end - p - 1 || p[value_length])
+        return NULL;
+    if (__builtin_add_overflow(base_timestamp, record->timestamp, &record->timestamp)
+        || __builtin_add_overflow(base_offset, record->offset, &record->offset))
+        return NULL;
+    record->header_count = 0;
+    record->headers = end;
+    record->end = end;
+    return end;
+}
+
 /* ---- writing ---- */
 
 static inline int64_t ms_bytes_size(int64_t length)

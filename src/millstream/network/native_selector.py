@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 _RECEIVED_BYTES_MAX: Final = 64 << 20
 """What may wait for `poll`; beyond it the sockets are not read until `poll` was called."""
 
-_IDLE_BYTES_MAX: Final = 16 << 20
-"""Memory of responses that is kept for the next ones: a few brokers' worth of 4 MiB."""
-
 _CLOSED_BY_PEER: Final = -1
 _FRAME_SIZE: Final = -2
 
@@ -51,7 +48,6 @@ class NativeSelector(SelectorCore):
             Dispatched,
             frame_bytes_max=frame_bytes_max,
             received_bytes_max=_RECEIVED_BYTES_MAX,
-            idle_bytes_max=_IDLE_BYTES_MAX,
         )
 
     def connect(self, connection_id: int, host: str, port: int) -> None:

@@ -317,6 +317,29 @@ def test_shutdown_ends_a_poll_in_another_thread(selector: NativeSelector) -> Non
         assert isinstance(polling.exception(), ClientClosed) or polling.result() == []
 
 
+def test_a_large_response_that_comes_in_parts_is_not_waited_for_too_long(
+    selector: NativeSelector, server: socket.socket
+) -> None:
+    """The rest is read when it is whole; what is smaller comes at once again."""
+    selector.connect(1, *server.getsockname())
+    assert selector.poll(WAIT_MS) == [Connected(1)]
+    peer, _ = server.accept()
+    large, small = b"a" * 3_000_000, b"b" * 10
+
+    with peer, ThreadPoolExecutor(1) as pool:
+        for _ in range(2):
+            data = frame_of(large) + frame_of(small)
+            peer.sendall(data[:1_000])
+            assert selector.poll(20) == []
+            sending = pool.submit(peer.sendall, data[1_000:])
+            received: list[bytes] = []
+            while len(received) < 2:
+                received += [bytes(event.frame) for event in selector.poll(WAIT_MS)]
+            sending.result()
+
+            assert received == [large, small]
+
+
 def test_responses_that_nobody_fetches_are_bounded(server: socket.socket) -> None:
     """The sockets are read no more, so the sender has to wait; after poll() all goes on."""
     core: Any = SelectorCore(
@@ -327,7 +350,6 @@ def test_responses_that_nobody_fetches_are_bounded(server: socket.socket) -> Non
         Dispatched,
         frame_bytes_max=1 << 20,
         received_bytes_max=1 << 20,
-        idle_bytes_max=0,
     )
     frames, size = 200, 500_000
     core.give_addresses(1, core.begin(1), [(socket.AF_INET, server.getsockname())])

@@ -348,3 +348,34 @@ def test_a_column_past_32_bits_is_refused() -> None:
         _Sizes(value=2**31 - 5).with_records(records)
 
     assert _Sizes(value=2**31 - 6).with_records(records).value == 2**31 - 1
+
+
+def test_records_of_every_width(kernel: Any) -> None:
+    """Lengths and deltas around each width of a varint, also as the last record of a body."""
+    sizes = [0, 1, 11, 31, 32, 33, 63, 64, 65, 255, 256, 257, 8_191, 8_192, 1_048_575, 1_048_576]
+    for size in sizes:
+        rows = [
+            (timestamp, key, value, headers)
+            for timestamp in (0, 63, 64, 8_192, 1 << 20, 1 << 40)
+            for key, value in ((b"k" * size, b"v"), (None, b"v" * size), (b"k" * size, None))
+            for headers in ((), (("h", b"x"),))[: 1 + (size < 64)]
+        ]
+
+        table = taken(built(kernel, rows))
+
+        assert table.column("key").to_pylist() == [row[1] for row in rows]
+        assert table.column("value").to_pylist() == [row[2] for row in rows]
+        assert table.column("offset").to_pylist() == list(range(len(rows)))
+        assert table.column("timestamp").cast(pa.int64()).to_pylist() == [row[0] for row in rows]
+
+
+def test_rows_that_were_expected_need_not_come(kernel: Any) -> None:
+    rows = [(0, b"k", b"v" * 100, ())] * 50
+    body = body_of(kernel, rows)
+    builder = kernel.ArrowRecordsBuilder()
+    for expected in (0, 10, len(body), 100 * len(body)):
+        builder.expect(expected)
+        for _ in range(3):
+            builder.append(body, len(rows), 0, 0)
+
+        assert len(builder.finish()) == 150

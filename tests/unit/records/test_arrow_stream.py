@@ -11,17 +11,21 @@ from millstream.errors import InvalidArgument
 from millstream.records.plain.arrow_abi import alive_count
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 pa: Any = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
 
-def records(kernel: Any, *values: bytes) -> Any:
+def append(kernel: Any, builder: Any, *values: bytes) -> None:
     writer = kernel.BatchWriter()
     for value in values:
         writer.append(1000, b"k", value, (("h", b"1"),))
-    builder = kernel.ArrowRecordsBuilder()
     builder.append(bytes(writer.body()), len(values), 40, 1000, None, 3)
+
+
+def records(kernel: Any, *values: bytes, columns: Sequence[str] | None = None) -> Any:
+    builder = kernel.ArrowRecordsBuilder(columns)
+    append(kernel, builder, *values)
     return builder.finish()
 
 
@@ -64,6 +68,61 @@ def test_columns_that_cannot_be_selected(kernel: Any, columns: Any, problem: str
         records(kernel, b"a").select(columns)
     with pytest.raises(InvalidArgument, match=problem):
         kernel.ArrowStream([], columns)
+
+
+def test_columns_that_are_left_out_are_not_read(kernel: Any) -> None:
+    read = records(kernel, b"a", b"b", columns=["value", "offset"])
+
+    assert pa.table(read).to_pydict() == {"value": [b"a", b"b"], "offset": [40, 41]}
+    assert pa.table(read.select(["offset"])).to_pydict() == {"offset": [40, 41]}
+    with pytest.raises(InvalidArgument, match="column 'key' was left out when the rows were read"):
+        read.select(["offset", "key"])
+    stream = kernel.ArrowStream([read], ["key"])
+    with pytest.raises((OSError, SystemError)):
+        pa.table(stream)
+    assert "column 'key' was left out" in str(stream.error)
+
+
+@pytest.mark.parametrize("column", ["key", "value", "headers", "timestamp", "offset", "partition"])
+def test_one_column_alone_counts_only_its_own_bytes(kernel: Any, column: str) -> None:
+    whole = pa.table(records(kernel, b"a", b"bcd"))
+    builder = kernel.ArrowRecordsBuilder([column])
+    append(kernel, builder, b"a", b"bcd")
+    sizes = {"key": 2, "value": 4, "headers": 4}
+
+    assert builder.byte_count == sizes.get(column, 0)
+    assert pa.table(builder.finish()) == whole.select([column])
+    append(kernel, builder, b"a", b"bcd")
+    assert pa.table(builder.finish()) == whole.select([column])
+
+
+def test_views_say_the_same(kernel: Any) -> None:
+    """Strings of up to 12 bytes lie in the views, longer ones beside them."""
+    values = [b"", b"123456789012", b"1234567890123", b"x" * 1000, b"y"]
+    whole = records(kernel, *values)
+
+    table = pa.table(whole.with_views())
+    table.validate(full=True)
+
+    assert table.column("value").to_pylist() == values
+    assert table.column("key").to_pylist() == [b"k"] * 5
+    assert pa.table(whole.with_views().select(["value"])).column_names == ["value"]
+    streamed = pa.table(kernel.ArrowStream([whole], ["offset", "value"], with_views=True))
+    assert streamed.column("value").to_pylist() == values
+
+
+def test_polars_takes_views_with_nulls(kernel: Any) -> None:
+    pl = pytest.importorskip("polars", reason="polars is not installed")
+    writer = kernel.BatchWriter()
+    for value in (b"a", None, b"b" * 13, None):
+        writer.append(0, None, value)
+    builder = kernel.ArrowRecordsBuilder()
+    builder.append(bytes(writer.body()), 4, 0, 0)
+
+    frame = pl.DataFrame(builder.finish().with_views())
+
+    assert frame["value"].to_list() == [b"a", None, b"b" * 13, None]
+    assert frame["key"].to_list() == [None] * 4
 
 
 def test_a_stream_gives_one_array_after_the_other(kernel: Any) -> None:

@@ -70,3 +70,43 @@ def test_rows_before_a_fault_are_given_first(kernel: Any) -> None:
     assert rows(kernel, batches) == [b"a"]
     with pytest.raises(CorruptMessage):
         rows(kernel, batches)
+
+
+@pytest.mark.parametrize("at", [-1, -30, 21, 22, 57, 61])
+def test_damage_is_found_by_the_checksum_and_nothing_is_given(kernel: Any, at: int) -> None:
+    """Whatever the bytes then look like: a record that is cut off, a count, the codec."""
+    damaged = fetched(kernel, flipped(batch(b"a" * 20, b"b" * 20), at))
+
+    for take in (rows, lambda _kernel, batches: values(batches, 9), rows):
+        with pytest.raises(CorruptMessage, match="checksum"):
+            take(kernel, damaged)
+    assert damaged.position == 0
+
+
+def test_damage_is_not_looked_for_unless_asked(kernel: Any) -> None:
+    damaged = fetched(kernel, flipped(batch(b"a"), 17), check_crc=False)
+
+    assert rows(kernel, damaged) == [b"a"]
+
+
+def test_something_else_can_stand_in_for_the_builder(kernel: Any) -> None:
+    class Noting:
+        byte_count = 0
+
+        def __init__(self) -> None:
+            self.appended: list[Any] = []
+
+        def append(self, body: Any, *numbers: Any) -> int:
+            self.appended.append((bytes(body), *numbers))
+            return 2
+
+    noting = Noting()
+    data = batch(b"a", b"b", base=5)
+    batches = fetched(kernel, data, 6)
+
+    assert batches.take_arrow(noting, 1 << 20) == 2
+    [(body, count, base_offset, _timestamp, stamp, partition, start, _end)] = noting.appended
+    assert (body, count, base_offset, stamp) == (data[61:], 2, 5, None)
+    assert (partition, start) == (7, 6)
+    with pytest.raises(CorruptMessage, match="checksum"):
+        fetched(kernel, flipped(data, -1)).take_arrow(noting, 1 << 20)

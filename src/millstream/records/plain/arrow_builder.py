@@ -11,6 +11,7 @@ from ctypes import addressof, c_char, c_void_p
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from millstream._accel.arrow_schema import COLUMNS, columns_by_number
+from millstream.errors import InvalidArgument
 from millstream.records.plain.arrow_abi import (
     NULLABLE,
     ArrowArray,
@@ -29,16 +30,17 @@ from millstream.records.plain.arrow_abi import (
     release,
     to_capsule,
 )
+from millstream.records.plain.record import Record
 from millstream.records.plain.record_codec import decode_records
 from millstream.types import INT64_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from millstream.records.plain.record_codec import Record
     from millstream.types import ReadableBuffer
 
 _ALL = tuple(range(len(COLUMNS)))
+_KEY, _VALUE, _HEADERS = range(3)
 
 COLUMN_SIZE_MAX = 2**31 - 1
 """Arrow counts the bytes of a column, and the entries of lists, in 32 bits."""
@@ -47,9 +49,11 @@ COLUMN_SIZE_MAX = 2**31 - 1
 class ArrowRecordsBuilder:
     """Collects the records of batches as Arrow columns."""
 
-    __slots__ = ("_partitions", "_records", "_sizes")
+    __slots__ = ("_numbers", "_partitions", "_records", "_sizes")
 
-    def __init__(self) -> None:
+    def __init__(self, columns: Sequence[str] | None = None) -> None:
+        """`columns` are those that are wanted, in their order: others are passed over."""
+        self._numbers = _ALL if columns is None else tuple(columns_by_number(columns))
         self._clear()
 
     def _clear(self) -> None:
@@ -75,12 +79,27 @@ class ArrowRecordsBuilder:
         records = decode_records(
             body, count, base_offset, base_timestamp, append_timestamp, from_offset, to_offset
         )
+        if self._numbers is not _ALL:
+            records = [self._wanted(each) for each in records]
         sizes = self._sizes.with_records(records)
         partitions = array("i", [partition]) * len(records)
         self._sizes = sizes
         self._records += records
         self._partitions += partitions
         return len(records)
+
+    def _wanted(self, record: Record) -> Record:
+        """The record without what nobody will look at."""
+        return Record(
+            record.offset,
+            record.timestamp,
+            record.key if _KEY in self._numbers else None,
+            record.value if _VALUE in self._numbers else None,
+            record.headers if _HEADERS in self._numbers else (),
+        )
+
+    def expect(self, size: int) -> None:
+        """About how many bytes come next: the compiled twin makes room for them."""
 
     @property
     def row_count(self) -> int:
@@ -96,7 +115,7 @@ class ArrowRecordsBuilder:
     def finish(self) -> ArrowRecords:
         """The rows as an Arrow object. The builder is empty again."""
         columns = _make_columns(self._records, self._partitions)
-        finished = ArrowRecords(len(self._records), columns)
+        finished = ArrowRecords(len(self._records), columns, self._numbers, self._numbers)
         self._clear()
         return finished
 
@@ -136,22 +155,37 @@ class ArrowRecords:
     the takers share the buffers.
     """
 
-    __slots__ = ("_columns", "_numbers", "_row_count")
+    __slots__ = ("_columns", "_numbers", "_read", "_row_count")
 
     def __init__(
-        self, row_count: int, columns: list[_Column], numbers: tuple[int, ...] = _ALL
+        self,
+        row_count: int,
+        columns: list[_Column],
+        numbers: tuple[int, ...],
+        read: tuple[int, ...],
     ) -> None:
         """For `ArrowRecordsBuilder.finish` only."""
         self._row_count = row_count
         self._columns = columns
         self._numbers = numbers
+        self._read = read
 
     def __len__(self) -> int:
         return self._row_count
 
     def select(self, columns: Sequence[str]) -> ArrowRecords:
         """The same rows with these columns, in this order; nothing is copied."""
-        return ArrowRecords(self._row_count, self._columns, tuple(columns_by_number(columns)))
+        numbers = tuple(columns_by_number(columns))
+        for number in numbers:
+            if number not in self._read:
+                raise InvalidArgument(
+                    f"column {COLUMNS[number]!r} was left out when the rows were read"
+                )
+        return ArrowRecords(self._row_count, self._columns, numbers, self._read)
+
+    def with_views(self) -> ArrowRecords:
+        """The same rows as they are: views would gain nothing here."""
+        return self
 
     def __arrow_c_schema__(self) -> object:
         """The schema as an "arrow_schema" capsule."""

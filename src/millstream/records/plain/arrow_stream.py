@@ -34,8 +34,12 @@ class ArrowStream:
     """
 
     def __init__(
-        self, records: Iterable[ArrowRecords], columns: Sequence[str] | None = None
+        self,
+        records: Iterable[ArrowRecords],
+        columns: Sequence[str] | None = None,
+        with_views: bool = False,
     ) -> None:
+        """Views would gain nothing here: `with_views` is for the compiled twin."""
         self._records = iter(records)
         self._columns = COLUMNS if columns is None else columns
         self.numbers = tuple(columns_by_number(self._columns))
