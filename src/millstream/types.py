@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, NewType, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, NewType, TypeAlias
 
 if TYPE_CHECKING:
     from random import Random
@@ -79,9 +79,8 @@ Uuid.ZERO = Uuid(bytes(16))
 Uuid.METADATA_TOPIC = Uuid(bytes(15) + b"\x01")
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class TopicPartition:
-    """One partition of a topic, by name."""
+class TopicPartition(NamedTuple):
+    """One partition of a topic, by name. A tuple: they are looked up all the time."""
 
     topic: str
     partition: int

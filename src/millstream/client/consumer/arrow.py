@@ -6,6 +6,7 @@ pyarrow, pandas and polars are imported only by the methods that are named after
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
 from millstream.errors import InvalidArgument
@@ -60,7 +61,8 @@ class ArrowBatch:
     def to_polars(self) -> Any:
         """A `polars.DataFrame`."""
         polars: Any = imported("polars")
-        return polars.DataFrame(self)
+        # Its own columns of bytes are views, and it makes them less quickly.
+        return polars.DataFrame(self._records.with_views())
 
     def __repr__(self) -> str:
         return f"ArrowBatch(topic={self.topic!r}, rows={len(self)})"
@@ -88,8 +90,6 @@ def to_pandas(table: Any, dtype_backend: DtypeBackend) -> Any:
 
 def imported(name: str) -> Any:
     """A package that a method is named after; an error that says what to do without it."""
-    from importlib import import_module
-
     try:
         return import_module(name)
     except ImportError as error:

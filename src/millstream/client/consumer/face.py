@@ -83,6 +83,8 @@ class ConsumerFace(ABC):
         first: dict[TopicPartition, int] = {}
         for record in self._take_unread():
             first.setdefault(TopicPartition(record.topic, record.partition), record.offset)
+        if not first:
+            return
         for partition in first.keys() & self._session.assignment():
             self._session.offsets.seek(partition, AtOffset(first[partition]))
 

@@ -75,6 +75,18 @@ class FetchAnswers:
         now_ms: int,
     ) -> list[TopicPartition]:
         """Use an answer; the partitions about which the fetcher has to think again."""
+        seen = self._take_all(node_id, answer, asked, now_ms)
+        if seen:
+            self._buffer.announce()
+        return seen
+
+    def _take_all(
+        self,
+        node_id: int,
+        answer: FetchResponse,
+        asked: Mapping[TopicPartition, Wanted],
+        now_ms: int,
+    ) -> list[TopicPartition]:
         seen: list[TopicPartition] = []
         for topic in answer.responses:
             name = topic.topic or self._name_of(topic.topic_id)
@@ -126,7 +138,7 @@ class FetchAnswers:
             return
         state.offset = batches.end_offset
         state.last_epoch = batches.end_epoch
-        self._buffer.put(state.partition, state.run, batches)
+        self._buffer.put(state.partition, state.run, batches, announces=False)
 
     def _batches(self, state: PartitionState, data: PartitionData) -> FetchedBatches:
         assert data.records is not None

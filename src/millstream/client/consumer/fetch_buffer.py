@@ -46,7 +46,7 @@ class FetchBuffer(Mailbox):
 
     def assign(self, partitions: Iterable[TopicPartition], start: StartingPoint) -> None:
         """Read these partitions as well."""
-        with self._condition:
+        with self._lock:
             for partition in partitions:
                 if partition not in self._lanes:
                     self._lanes[partition] = lane = Lane(partition, 0, start)
@@ -54,7 +54,7 @@ class FetchBuffer(Mailbox):
 
     def unassign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read them no longer; what was fetched of them is dropped."""
-        with self._condition:
+        with self._lock:
             lanes = [self._lanes.pop(each, None) for each in partitions]
             cleared = [self._clear(each) for each in lanes if each is not None]
         if any(cleared):
@@ -62,7 +62,7 @@ class FetchBuffer(Mailbox):
 
     def seek(self, partition: TopicPartition, start: StartingPoint) -> int | None:
         """Read on from somewhere else; the new run, None if the partition is not read."""
-        with self._condition:
+        with self._lock:
             lane = self._lanes.get(partition)
             if lane is None:
                 return None
@@ -86,7 +86,7 @@ class FetchBuffer(Mailbox):
         self, partitions: Iterable[TopicPartition]
     ) -> list[tuple[TopicPartition, int, StartingPoint, bool]]:
         """Partition, run, start and whether it is paused, for the I/O thread to begin with."""
-        with self._condition:
+        with self._lock:
             lanes = (self._lanes.get(each) for each in partitions)
             return [
                 (each.partition, each.run, each.start, each.is_paused)
@@ -100,17 +100,17 @@ class FetchBuffer(Mailbox):
 
     def assignment(self) -> frozenset[TopicPartition]:
         """The partitions that are read."""
-        with self._condition:
+        with self._lock:
             return frozenset(self._lanes)
 
     def paused(self) -> frozenset[TopicPartition]:
         """Those that give nothing for now."""
-        with self._condition:
+        with self._lock:
             return frozenset(key for key, lane in self._lanes.items() if lane.is_paused)
 
     def set_paused(self, partition: TopicPartition, is_paused: bool) -> bool:
         """Give nothing of a partition, or again; False if it is not read."""
-        with self._condition:
+        with self._lock:
             lane = self._lanes.get(partition)
             if lane is None:
                 return False
@@ -130,7 +130,7 @@ class FetchBuffer(Mailbox):
 
         Raises what keeps it from being known.
         """
-        with self._condition:
+        with self._lock:
             lane = self._lanes.get(partition)
             if lane is None:
                 return None
@@ -142,7 +142,7 @@ class FetchBuffer(Mailbox):
 
     def end_offset(self, partition: TopicPartition) -> int | None:
         """Where the log ends for this reader, as the last fetch said."""
-        with self._condition:
+        with self._lock:
             lane = self._lanes.get(partition)
             return None if lane is None else lane.end_offset
 
@@ -154,7 +154,7 @@ class FetchBuffer(Mailbox):
 
     def positions(self, *, processed: bool) -> dict[TopicPartition, tuple[int, int]]:
         """Next offset and leader epoch of each partition: as given out, or as processed."""
-        with self._condition:
+        with self._lock:
             found = {}
             for partition, lane in self._lanes.items():
                 lane.head()
@@ -222,7 +222,7 @@ class FetchBuffer(Mailbox):
 
     def _next(self, *, is_first: bool) -> tuple[Lane | None, FetchedBatches | None]:
         """The lane whose turn it is, taken out of the queue, and its batches."""
-        with self._condition:
+        with self._lock:
             while self._ready:
                 lane = self._ready.popleft()
                 lane.is_queued = False
@@ -241,7 +241,7 @@ class FetchBuffer(Mailbox):
             return None, None
 
     def _put_back(self, lane: Lane) -> None:
-        with self._condition:
+        with self._lock:
             self._queue(lane, is_first=True)
 
     def _after(self, lane: Lane, batches: FetchedBatches, *, is_finished: bool = False) -> None:
@@ -250,7 +250,7 @@ class FetchBuffer(Mailbox):
         A lane that has come to its end keeps nothing of what lies behind that.
         """
         has_room = False
-        with self._condition:
+        with self._lock:
             lane.advance(batches.position, batches.leader_epoch)
             self._touched.append(lane)
             if is_finished:
@@ -296,10 +296,15 @@ class FetchBuffer(Mailbox):
 
     # ---- the I/O thread's side ----
 
-    def put(self, partition: TopicPartition, run: int, entry: Entry) -> bool:
-        """Add what was fetched, found or failed; False if the application has moved on."""
+    def put(
+        self, partition: TopicPartition, run: int, entry: Entry, *, announces: bool = True
+    ) -> bool:
+        """Add what was fetched, found or failed; False if the application has moved on.
+
+        Who puts in several tells whoever waits with `announce`, when all are there.
+        """
         size = 0 if isinstance(entry, Placed | Failed) else entry.size
-        with self._condition:
+        with self._lock:
             lane = self._lanes.get(partition)
             if lane is None or lane.run != run:
                 return False
@@ -307,12 +312,17 @@ class FetchBuffer(Mailbox):
             lane.byte_count += size
             self.byte_count += 0 if lane.is_paused else size
             self._queue(lane)
-        self._notify()
+        if announces:
+            self._notify()
         return True
+
+    def announce(self) -> None:
+        """Something was put in: whoever waits for it may go on."""
+        self._notify()
 
     def learn_end(self, partition: TopicPartition, run: int, end_offset: int) -> None:
         """The log ends here, as a broker says."""
-        with self._condition:
+        with self._lock:
             lane = self._lanes.get(partition)
             if lane is not None and lane.run == run:
                 lane.end_offset = end_offset
@@ -322,7 +332,7 @@ class FetchBuffer(Mailbox):
 
         None if the application has moved on, or is nowhere yet.
         """
-        with self._condition:
+        with self._lock:
             lane = self._lanes.get(partition)
             if lane is None or lane.run != run or lane.position is None:
                 return None
@@ -331,6 +341,6 @@ class FetchBuffer(Mailbox):
 
     def is_full(self) -> bool:
         """Whether to fetch no more for now; `on_room` is called when it is time to go on."""
-        with self._condition:
+        with self._lock:
             self._is_held = self.byte_count >= self._byte_limit
             return self._is_held

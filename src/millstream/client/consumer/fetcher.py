@@ -48,11 +48,13 @@ _SESSION_ERRORS: Final = frozenset(
 class _Target:
     """A broker that is fetched from."""
 
-    __slots__ = ("is_asked", "session")
+    __slots__ = ("compares_epochs", "is_asked", "session")
 
     def __init__(self) -> None:
         self.session = FetchSession()
         self.is_asked = False
+        self.compares_epochs = False
+        """Whether the last fetch left it to the broker to compare epochs with its log."""
 
 
 class Fetcher:
@@ -114,7 +116,7 @@ class Fetcher:
         self.refresh(
             each.partition
             for each in self._state
-            if old.partition(*_pair(each)) != new.partition(*_pair(each))
+            if old.partition(*each.partition) != new.partition(*each.partition)
             or each.partition not in self._node_of
         )
 
@@ -129,6 +131,8 @@ class Fetcher:
     def _place(self, partition: TopicPartition, now_ms: int) -> None:
         """Put a partition into the session of the broker it is read from, out of any other."""
         state = self._state.get(partition)
+        if state is not None and self._reads_on(state, now_ms):
+            return
         node_id = None if state is None else self._node_for(state, now_ms)
         before = self._node_of.pop(partition, None)
         if before is not None and before != node_id:
@@ -149,13 +153,35 @@ class Fetcher:
         )
         target.session.want(partition, wanted)
 
+    def _reads_on(self, state: PartitionState, now_ms: int) -> bool:
+        """The usual case, made short: the same leader is asked for what comes next."""
+        node_id = self._node_of.get(state.partition)
+        if node_id is None or not state.is_fetchable or state.preferred_replica >= 0:
+            return False
+        target = self._targets[node_id]
+        before = target.session.wanted.get(state.partition)
+        leader = self._metadata.snapshot.leader(*state.partition)
+        if (
+            before is None
+            or leader is None
+            or leader.leader_id != node_id
+            or leader.leader_epoch != before.leader_epoch
+            or before.topic_id != self._metadata.snapshot.topics[state.partition.topic].topic_id
+            or state.not_before_ms > now_ms
+            or not target.compares_epochs
+        ):
+            return False
+        wanted = before._replace(run=state.run, offset=state.offset, last_epoch=state.last_epoch)
+        target.session.want(state.partition, wanted)
+        return True
+
     def _node_for(self, state: PartitionState, now_ms: int) -> int | None:
         if not state.is_fetchable:
             return None
         if state.not_before_ms > now_ms:
             self._later[state.partition] = state.not_before_ms
             return None
-        leader = self._metadata.snapshot.leader(*_pair(state))
+        leader = self._metadata.snapshot.leader(*state.partition)
         if leader is None:
             self._metadata.request_update()
             return None
@@ -212,6 +238,7 @@ class Fetcher:
             has_epochs=version >= EPOCHS_SINCE,
         )
         target.is_asked = True
+        target.compares_epochs = version >= EPOCHS_SINCE
 
         def on_done(answer: Message | MillstreamError, done_ms: int) -> None:
             target.is_asked = False
@@ -269,16 +296,13 @@ class Fetcher:
     def _on_failure(self, node_id: int, target: _Target) -> None:
         """The broker is gone: begin a new session with it, and see who has the partitions now."""
         target.session.reset()
+        target.compares_epochs = False
         self._metadata.request_update()
         for partition in target.session.wanted:
             state = self._state.get(partition)
             if state is not None and state.preferred_replica == node_id:
                 state.preferred_replica = -1
             self._stale[partition] = None
-
-
-def _pair(state: PartitionState) -> tuple[str, int]:
-    return state.partition.topic, state.partition.partition
 
 
 def _topics(said: SessionRequest, *, has_epochs: bool) -> list[FetchTopic]:

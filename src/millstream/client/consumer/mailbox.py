@@ -21,7 +21,8 @@ class Mailbox:
     """Events for the application, and the ways to wait for them."""
 
     def __init__(self) -> None:
-        self._condition = threading.Condition(threading.Lock())
+        self._lock = threading.Lock()
+        self._condition = threading.Condition(self._lock)
         self._events: deque[RebalanceEvent] = deque()
         self._errors: deque[MillstreamError] = deque()
         self._is_woken = False
@@ -44,7 +45,7 @@ class Mailbox:
 
         Raises why nothing will change any more, if that is so.
         """
-        with self._condition:
+        with self._lock:
             if not self._is_nudged and not is_reached():
                 self._raise_end()
                 self._condition.wait(timeout_s)
@@ -54,7 +55,7 @@ class Mailbox:
         self, is_reached: Callable[[], bool], callback: Callable[[], None] | None
     ) -> bool:
         """Have a callback called once, from any thread; False if it is as wanted already."""
-        with self._condition:
+        with self._lock:
             if callback is not None and (self._is_nudged or is_reached()):
                 self._is_nudged = False
                 return False
@@ -77,24 +78,24 @@ class Mailbox:
 
     def nudge(self) -> None:
         """Have whoever waits look again. From any thread."""
-        with self._condition:
+        with self._lock:
             self._is_nudged = True
         self._notify()
 
     def wake(self) -> None:
         """End the wait of whoever polls, now or next time. From any thread."""
-        with self._condition:
+        with self._lock:
             self._is_woken = True
         self._notify()
 
     def take_wake(self) -> bool:
         """Whether somebody called `wake` since the last time this was asked."""
-        with self._condition:
+        with self._lock:
             is_woken, self._is_woken = self._is_woken, False
             return is_woken
 
     def _notify(self) -> None:
-        with self._condition:
+        with self._lock:
             self._condition.notify_all()
             callback, self._on_change = self._on_change, None
         if callback is not None:

@@ -108,7 +108,7 @@ class TopicRead:
     ) -> None:
         """For `read_topic` only."""
         self._session = session
-        self._builder = ArrowRecordsBuilder()
+        self._builder = ArrowRecordsBuilder(columns)
         self._columns = columns
         self._timeout_s = timeout_s
         self._is_taken = False
@@ -176,8 +176,7 @@ class TopicRead:
 
     def __iter__(self) -> Iterator[ArrowBatch]:
         for records in self._chunks():
-            chosen = records if self._columns is None else records.select(self._columns)
-            yield ArrowBatch(self.topic, chosen)
+            yield ArrowBatch(self.topic, records)
 
     def _chunks(self) -> Iterator[ArrowRecords]:
         if self._is_taken:
@@ -197,6 +196,7 @@ class TopicRead:
 
     def _take(self) -> bool:
         """Whether something happened: rows, or a partition that has come to its end."""
+        self._builder.expect(min(self._session.buffer.byte_count, ARROW_BYTES))
         self._session.buffer.take_arrow(self._builder, ARROW_BYTES, self._left)
         return bool(self._builder.row_count) or any(map(self._is_finished, self._left))
 
@@ -223,8 +223,8 @@ class TopicRead:
         """The rows as an "arrow_array_stream" capsule, read as they are taken."""
         return self._stream().__arrow_c_stream__(requested_schema)
 
-    def _stream(self) -> ArrowStream:
-        return ArrowStream(self._chunks(), self._columns)
+    def _stream(self, *, with_views: bool = False) -> ArrowStream:
+        return ArrowStream(self._chunks(), self._columns, with_views)
 
     def to_arrow(self) -> Any:
         """A `pyarrow.Table`."""
@@ -236,10 +236,10 @@ class TopicRead:
 
     def to_polars(self) -> Any:
         """A `polars.DataFrame`."""
-        return self._read_all(imported("polars").DataFrame)
+        return self._read_all(imported("polars").DataFrame, with_views=True)
 
-    def _read_all(self, make: Any) -> Any:
-        stream = self._stream()
+    def _read_all(self, make: Any, *, with_views: bool = False) -> Any:
+        stream = self._stream(with_views=with_views)
         try:
             return make(stream)
         except Exception as error:

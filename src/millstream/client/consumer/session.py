@@ -32,7 +32,6 @@ from millstream.client.serialization.resolution import as_deserializer
 from millstream.clock import SystemClock
 from millstream.errors import ClientClosed, ForkedClient, InvalidArgument, Wakeup
 from millstream.network.selector_factory import open_client_selector
-from millstream.records.arrow import columns_by_number
 from millstream.records.kernel import ArrowRecordsBuilder
 
 if TYPE_CHECKING:
@@ -108,6 +107,7 @@ class ConsumerSession:
         self.subscription: Subscription | None = None
         self._is_closed = False
         self._arrow = ArrowRecordsBuilder()
+        self._arrow_columns: tuple[str, ...] | None = None
         name = config.client_id or f"consumer-{next(_numbers)}"
         self.thread = IoThread(self.runtime, f"millstream-{name}")
         self.thread.stop_when_collected(self)
@@ -256,18 +256,19 @@ class ConsumerSession:
         self, timeout_s: float | None, columns: Sequence[str] | None
     ) -> Steps[ArrowBatch | None]:
         """The next records of one topic as columns; None when none came in time."""
-        if columns is not None:
-            columns_by_number(columns)  # It complains before anything is taken.
-        batch = yield from self._poll(timeout_s, lambda: self._take_arrow(columns))
+        wanted = None if columns is None else tuple(columns)
+        if wanted != self._arrow_columns:
+            self._arrow = ArrowRecordsBuilder(columns)  # It complains before anything is taken.
+            self._arrow_columns = wanted
+        batch = yield from self._poll(timeout_s, self._take_arrow)
         return batch
 
-    def _take_arrow(self, columns: Sequence[str] | None) -> ArrowBatch | None:
+    def _take_arrow(self) -> ArrowBatch | None:
+        self._arrow.expect(min(self.buffer.byte_count, ARROW_BYTES))
         partition = self.buffer.take_arrow(self._arrow, ARROW_BYTES)
         if partition is None:
             return None
-        records = self._arrow.finish()
-        topic = self._names.topic_from_wire(partition.topic)
-        return ArrowBatch(topic, records if columns is None else records.select(columns))
+        return ArrowBatch(self._names.topic_from_wire(partition.topic), self._arrow.finish())
 
     def _intercepted(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
         return self.interceptors.on_consume(records) if self.interceptors and records else records
