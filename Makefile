@@ -35,8 +35,9 @@ $(INSTALLED): $(VENV)/bin/python pyproject.toml setup.py constraints.txt $(KERNE
 build: $(VENV)/bin/python ## Compile the kernel in place, without reinstalling
 	$(BIN)/python setup.py --quiet build_ext --inplace
 
-demo: setup ## Show what Millstream does, in a few seconds
+demo: setup ## Show what Millstream does: clients in seconds, a Spark pipeline in two minutes
 	@$(BIN)/python -m tools.demo
+	@$(BIN)/python -m tools.demo_pipeline
 
 test: setup check unit ## Everything that must hold: lint, types, layers, tests, coverage
 
