@@ -178,9 +178,11 @@ views:
   wrong: {sql: SELECT nothing FROM raw}
   behind: {sql: SELECT * FROM wrong}
   worse: {from: raw, python: broken}
+  sums: {from: raw, aggregate: {group_by: [key], select: {n: count(*)}}}
 libraries: [broken.py]
 sinks:
   out: {from: behind, format: console}
+  never: {from: sums, format: console}
 """,
         broken_py="def broken(raw):\n    return raw.columns\n",
     )
@@ -190,9 +192,11 @@ sinks:
     assert [(each.place.line, each.problem.split(":")[0]) for each in faults] == [
         (9, "view 'wrong'"),
         (11, "view 'worse'"),
+        (16, "sink 'never'"),
     ]
     assert "UNRESOLVED_COLUMN" in faults[0].problem
     assert "broken() gives list; a view is a data frame" in faults[1].problem
+    assert "watermark" in faults[2].problem
     with pytest.raises(InvalidPipeline, match="view 'wrong'"):
         project.run()
     assert project.watcher.states == []

@@ -1,0 +1,111 @@
+"""`millstream pipeline run` as a process of its own: killed, started again, told to stop."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import millstream
+from tests.spark.pipeline_project import Project
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from millstream.testing import EmbeddedBroker
+
+# Two sessions of Spark start, in processes of their own.
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
+
+ROWS = 400
+DEFINITION = """
+sources:
+  raw: {format: topic, topic: '@numbers@', max_offsets_per_trigger: 40}
+sinks:
+  copies: {from: raw, format: topic, topic: '@copies@', partitions: 2}
+"""
+
+
+def millstream_command(*arguments: str | Path) -> list[str]:
+    return [sys.executable, "-m", "millstream", "pipeline", *map(str, arguments)]
+
+
+def wait_until(holds: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
+    """Wait for something that a process does; its end comes first if it fails."""
+    while not holds():
+        assert process.poll() is None, f"the pipeline ended with {process.returncode}"
+        time.sleep(0.05)
+
+
+@contextmanager
+def running(project: Project) -> Iterator[subprocess.Popen[bytes]]:
+    """The command in a process group of its own, none of which outlives the block."""
+    with (project.directory / "lines.json").open("ab") as lines:
+        process = subprocess.Popen(
+            millstream_command("run", project.directory, "--master", "local[2]", "--json"),
+            stdout=lines,
+            start_new_session=True,
+        )
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def told(project: Project) -> list[dict[str, Any]]:
+    text = (project.directory / "lines.json").read_text()
+    return [json.loads(line) for line in text.splitlines() if line.endswith("}")]
+
+
+def test_what_was_killed_and_stopped_is_written_exactly_once_in_the_end(
+    tmp_path: Path, millstream_broker: EmbeddedBroker, spark: SparkSession
+) -> None:
+    project = Project(tmp_path, millstream_broker, spark)
+    project.define(DEFINITION)
+    project.create("numbers")
+    project.send("numbers", [str(each) for each in range(ROWS)])
+
+    def copied() -> int:
+        with millstream.Admin(project.brokers) as admin:
+            if project.topic("copies") not in {each.name for each in admin.list_topics()}:
+                return 0
+        return len(project.records("copies"))
+
+    with running(project) as process:
+        wait_until(lambda: copied() > 0, process)
+        process.kill()
+
+    with running(project) as process:
+        wait_until(
+            lambda: any(
+                each["event"] == "progress" and each["batch"] > 1 for each in told(project)
+            ),
+            process,
+        )
+        status = subprocess.run(
+            millstream_command("status", project.directory, "--json"),
+            capture_output=True,
+            check=True,
+        )
+        subprocess.run(
+            millstream_command("stop", project.directory), capture_output=True, check=True
+        )
+        assert process.wait() == 0
+
+    assert json.loads(status.stdout)["is_running"] is True
+    assert told(project)[-1]["event"] == "end"
+    assert told(project)[-1]["state"] == "stopped"
+    project.run()
+    assert sorted(int(each["value"]) for each in project.records("copies")) == list(range(ROWS))
