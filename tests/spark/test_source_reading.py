@@ -351,11 +351,16 @@ def test_a_worker_keeps_its_consumer_for_the_next_task_but_not_after_a_failure(
     world.values(subscribe=topic)
     assert [kept for _, kept in partition_reader._kept] == [first]
 
+    first.thread.stop()
+    world.values(subscribe=topic)
+    ((_, second),) = partition_reader._kept
+    assert second is not first
+
     left_early = reader.read(reader.partitions()[0])
     next(left_early)
     assert partition_reader._kept == []
     left_early.close()  # type: ignore[attr-defined]  # A generator, as Spark knows too.
-    assert [kept for _, kept in partition_reader._kept] == [first]
+    assert [kept for _, kept in partition_reader._kept] == [second]
 
     for number in range(6):
         world.values(subscribe=topic, kafka__client__id=f"c{number}")

@@ -11,6 +11,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, Read
 
 from millstream import Admin
 from millstream.errors import RecordsLost
+from millstream.spark.lookup import TopicOffsets
+from millstream.spark.options import SourceOptions
 from millstream.spark.partition_reader import hang_up
 from tests.spark.source_world import SourceWorld, partition_of, read_all
 
@@ -167,6 +169,37 @@ def test_a_topic_that_was_made_anew_is_a_loss(
     assert lenient.micro_batch() == []
     world.produce(topic, b"first of the new")
     assert lenient.micro_batch() == [b"first of the new"]
+
+
+def test_a_topic_that_is_made_anew_between_planning_and_reading_is_a_loss(
+    world: SourceWorld, query: Any, millstream_topic: TopicFactory
+) -> None:
+    topic = millstream_topic("replaced")
+    world.produce(topic, b"0", b"1", b"2", b"3")
+    start, end = {topic: {"0": 2}}, {topic: {"0": 4}}
+    strict = query(checkpoint=start, subscribe=topic).reader
+    lenient = query(checkpoint=start, subscribe=topic, failOnDataLoss="false").reader
+    partitions = strict.partitions(start, end)
+    world.broker.delete_topics(topic)
+    world.broker.create_topic(topic, 1)
+    world.produce(topic, b"new")
+
+    with pytest.raises(RecordsLost, match="offset 2 was read or asked for and the log now ends"):
+        read_all(strict, partitions)
+
+    assert read_all(lenient, partitions) == []
+
+
+def test_a_watch_that_stands_outside_the_log_ends_at_once(
+    world: SourceWorld, millstream_topic: TopicFactory
+) -> None:
+    topic = millstream_topic("watched")
+    options = world.options(subscribe=topic)
+    with TopicOffsets(SourceOptions.parse(options, is_stream=True)) as topics:
+        assert topics.wait_for_records({partition_of(topic): 99}, 60.0)
+        assert not topics.wait_for_records({partition_of(topic): 0}, 0.05)
+        assert not topics.wait_for_records({partition_of(topic): 0}, 0.05)
+        assert not topics.wait_for_records({}, 60.0)
 
 
 def test_deleted_offsets_of_a_checkpoint_are_a_loss(

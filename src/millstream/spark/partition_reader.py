@@ -14,7 +14,11 @@ from typing import TYPE_CHECKING, Any, Final
 from millstream.client.config import settings_from_dotted
 from millstream.client.consumer.config import ConsumerConfig
 from millstream.client.consumer.session import ConsumerSession
-from millstream.client.consumer.starting_point import EARLIEST_TIMESTAMP, AtOffset
+from millstream.client.consumer.starting_point import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    AtOffset,
+)
 from millstream.client.consumer.steps import perform
 from millstream.errors import LogTruncation, OffsetOutOfRangeWithoutReset, OperationTimeout
 from millstream.spark.arrow_rows import ArrowRows
@@ -131,7 +135,8 @@ class _RangeRead:
         is_fatal = self._plan.fail_on_data_loss
         first = self._look_up(EARLIEST_TIMESTAMP)
         if first <= self._position:
-            report_loss(truncated(where, self._position, first), is_fatal=is_fatal)
+            last = self._look_up(LATEST_TIMESTAMP)
+            report_loss(truncated(where, self._position, last), is_fatal=is_fatal)
             self._position = self._wanted.end
             return
         end = self._wanted.end
