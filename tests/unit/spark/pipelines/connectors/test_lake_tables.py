@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 from deltalake.exceptions import CommitFailedError
+from deltalake.table import TableOptimizer
 from pyarrow import dataset, parquet
+from pyiceberg.exceptions import CommitFailedException
 
+from millstream.errors import ConnectorFailed
 from millstream.spark.pipelines.connectors.batches import Batch, in_utc
+from millstream.spark.pipelines.connectors.lake import iceberg
 from millstream.spark.pipelines.connectors.lake.compaction import Compaction
-from millstream.spark.pipelines.connectors.lake.delta import DeltaTarget
+from millstream.spark.pipelines.connectors.lake.delta import DeltaSink, DeltaTarget
 from millstream.spark.pipelines.connectors.lake.iceberg import IcebergTarget
 from millstream.spark.pipelines.connectors.lake.parquet import ParquetTarget
 
@@ -201,6 +206,42 @@ def test_delta_removes_merged_files_when_their_time_is_over(tmp_path: Path) -> N
 
     # Merged just now, so within its time: the old files are still there, beside the new one.
     assert len(list(home.glob("*.parquet"))) == 3
+
+
+def test_a_merge_that_loses_a_race_is_put_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def lose(*_arguments: Any, **_named: Any) -> None:
+        raise CommitFailedError("another writer")
+
+    def lose_too(*_arguments: Any) -> None:
+        raise CommitFailedException("another writer")
+
+    monkeypatch.setattr(TableOptimizer, "compact", lose)
+    monkeypatch.setattr(iceberg, "_merge_files", lose_too)
+    for kind in (Delta, Iceberg):
+        table: Any = kind(tmp_path / kind.__name__, ALWAYS)
+        table.target.write(numbers(1), Batch("q", 0))
+
+        assert table.target.write(numbers(2), Batch("q", 1))
+
+        assert sorted_numbers(table.rows()) == [1, 2]
+    assert "the Delta table" in caplog.text
+    assert "the Iceberg table sales.orders was not compacted this time" in caplog.text
+
+
+def test_a_package_that_is_missing_is_named_when_the_query_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    nothing: Any = None
+    for sink, package in (
+        (DeltaSink(from_="r", path="t"), "delta"),
+        (iceberg.IcebergSink(from_="r", catalog={}, table="a.b"), "iceberg"),
+    ):
+        monkeypatch.setitem(sys.modules, {"delta": "deltalake"}.get(package, "pyiceberg"), nothing)
+
+        with pytest.raises(ConnectorFailed, match=rf"pip install 'millstream\[{package}\]'"):
+            sink.start(nothing, "q", "c", nothing)
 
 
 # Parquet has no log; the files themselves say what they have.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
-from millstream.errors import InvalidArgument
+from millstream.errors import ConnectorFailed, InvalidArgument
+from millstream.spark.pipelines.connectors.jdbc import JdbcSource
 from millstream.spark.pipelines.connectors.lake.iceberg import IcebergSink
 from millstream.spark.pipelines.connectors.lake.parquet import CompactParquetSink
 from millstream.spark.pipelines.connectors.postgres.chunks import ChunkQueries, Settlement
@@ -18,7 +20,7 @@ from millstream.spark.pipelines.connectors.postgres.columns import (
     postgres_type,
     quoted,
 )
-from millstream.spark.pipelines.connectors.postgres.connection import TableName
+from millstream.spark.pipelines.connectors.postgres.connection import TableName, connect
 from millstream.spark.pipelines.connectors.postgres.sink import PostgresSink
 from millstream.spark.pipelines.connectors.postgres.source import PostgresSource
 from millstream.spark.pipelines.connectors.postgres.staging import StagingArea
@@ -236,3 +238,11 @@ def test_what_does_not_fit_together_is_a_fault() -> None:
     assert list(CompactParquetSink(from_="r", path="s3://b/t").faults()) == [
         "compact-parquet writes to a file system; for an object store take delta"
     ]
+    assert list(JdbcSource(url="jdbc:x:y").faults()) == ["give `table` or `query`"]
+
+
+def test_psycopg_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+
+    with pytest.raises(ConnectorFailed, match=r"pip install 'millstream\[postgres\]'"):
+        connect("dbname=x", application="test")
