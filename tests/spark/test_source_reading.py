@@ -283,7 +283,6 @@ def test_a_compacted_topic_is_read_with_its_gaps() -> None:
             for number in range(9):
                 producer.send("compacted", b"%d" % number, key=b"%d" % (number % 3))
                 producer.flush()
-            assert offsets() == list(range(9))
             deadline_ms = SystemClock().monotonic_ms() + 60_000
             while offsets()[0] < 6 and SystemClock().monotonic_ms() < deadline_ms:
                 # A segment ends when something is written to it after its time.
