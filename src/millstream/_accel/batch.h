@@ -29,6 +29,8 @@ typedef struct {
     int64_t last_offset_delta;
     int64_t fixed_base;
     int has_fixed_base; /* else the first record's timestamp is the base */
+    uint32_t sum; /* the CRC of the first `summed` bytes, taken while they were near */
+    int64_t summed;
 } ms_batch;
 
 /* Rows still to be written, and what the error for one of them must say. */
@@ -44,6 +46,8 @@ typedef struct {
 static inline void ms_batch_reset(ms_batch *batch)
 {
     batch->length = 0;
+    batch->summed = 0;
+    batch->sum = 0;
     batch->record_count = 0;
     batch->base_timestamp = batch->has_fixed_base ? batch->fixed_base : -1;
     batch->max_timestamp = -1;

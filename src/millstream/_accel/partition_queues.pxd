@@ -9,6 +9,7 @@ from millstream._accel.client_selector cimport SelectorLoop, ms_driver, ms_selec
 cdef extern from "produce_flight.h" nogil:
     enum:
         MS_EXPRESS_MAX
+        MS_FLIGHT_SLOTS_MAX
 
     ctypedef struct ms_gate:
         bint is_held
@@ -57,10 +58,17 @@ cdef extern from "produce_flight.h" nogil:
         int64_t request_bytes_max
         int in_flight_max
         bint hurries
+        int64_t loop_due_ms
         ms_flight* sent
 
+    ctypedef struct ms_produced:
+        int32_t partition
+        int64_t base_offset
+        int64_t log_append_time
+
     int64_t ms_wall_ms()
-    bint ms_is_plain_success(const uint8_t* frame, int64_t size, int version)
+    int64_t ms_read_produced(
+        const uint8_t* frame, int64_t size, int version, ms_produced* all, int64_t room)
     void ms_gate_lock(ms_gate* gate)
     void ms_gate_unlock(ms_gate* gate)
     void ms_slot_unpin(ms_slot* slot)
@@ -89,6 +97,7 @@ cdef class AccumulatorLock:
     cdef dict _express
     cdef bint _has_news
     cdef bint _has_begun
+    cdef bint _is_full
     cdef bint _has_alarm
 
     cdef int _note(self, ms_flight* flights) except -1
@@ -115,6 +124,6 @@ cdef class PartitionQueue:
     cdef list told
 
     cdef ms_lanes* _enter(self) noexcept
-    cdef void _leave(self, ms_lanes* lanes) noexcept
+    cdef void _leave(self, ms_lanes* lanes, bint is_news) noexcept
     cdef int _remove(self, batch) except -1
     cdef int _forget(self, batch) except -1

@@ -94,11 +94,16 @@ cdef class AccumulatorLock:
         self.lanes.gate.is_awaited = False
         ms_gate_unlock(&self.lanes.gate)
         is_awaited = is_awaited or self._has_news
-        has_begun = self._has_begun
+        has_begun = self._has_begun and self.lanes.linger_ms == 0
+        is_full = self._is_full
         self._has_news = False
         self._has_begun = False
+        self._is_full = False
         self._threads.release()
-        if has_begun and self.lanes.linger_ms == 0:
+        if is_full:
+            with nogil:
+                ms_lanes_hurry(&self.lanes)
+        elif has_begun:
             ms_lanes_hurry(&self.lanes)
         elif is_awaited:
             ms_lanes_kick(&self.lanes)
@@ -121,6 +126,13 @@ cdef class AccumulatorLock:
             self.dispatched[flight.correlation_id] = (flight.version, batches)
             drop_flight(&self.lanes, flight)
         return 0
+
+    def send_here(self):
+        """With the lock: have the thread that lets go of it send what is full, if it can.
+
+        What a thread has just written is in the caches of its processor, and nowhere else.
+        """
+        self._is_full = True
 
     def take_alarm(self):
         """Whether something changed, since the last call, that is not for the sockets' thread."""
@@ -255,14 +267,14 @@ cdef class PartitionQueue:
         ms_gate_lock(&lock.lanes.gate)
         return &lock.lanes
 
-    cdef void _leave(self, ms_lanes* lanes) noexcept:
-        """Unlock the gate; who has to act on the change will be told."""
+    cdef void _leave(self, ms_lanes* lanes, bint is_news) noexcept:
+        """Unlock the gate; who has to act on the change, if somebody does, will be told."""
         cdef AccumulatorLock lock = self.topic.lock
         if lanes is NULL:
             return
         if self.part.is_express:
             ms_part_activate(lanes, &self.part)
-            lock._has_news = True
+            lock._has_news = lock._has_news or is_news
         else:
             lock._has_alarm = True
         ms_gate_unlock(&lanes.gate)
@@ -292,12 +304,13 @@ cdef class PartitionQueue:
         ms_part_add(&self.part, slot)
         if lanes is not NULL and self.part.is_express:
             self.topic.lock._has_begun = True
-        self._leave(lanes)
+        self._leave(lanes, lanes is not NULL and (
+            lanes.hurries or created_ms + lanes.linger_ms < lanes.loop_due_ms))
 
     cdef int _remove(self, batch) except -1:
         cdef ms_lanes* lanes = self._enter()
         cdef ms_slot* slot = ms_part_remove(&self.part, <PyObject*>batch)
-        self._leave(lanes)
+        self._leave(lanes, True)
         if slot is not NULL:
             let_go(slot)
         return 0
@@ -337,16 +350,23 @@ cdef class PartitionQueue:
             raise ValueError("a batch is opened with `add`")
         cdef ms_lanes* lanes = self._enter()
         ms_part_close(&self.part)
-        self._leave(lanes)
+        self._leave(lanes, True)
         self._open = None
 
 
-def is_plain_success(const uint8_t[::1] frame not None, int version):
-    """Whether a Produce response, without its size, says of every partition that all is well.
+def read_produced(const uint8_t[::1] frame not None, int version):
+    """What a Produce response, without its size, says if all is well with every partition.
 
-    What keeps lanes open; anything else is for the Sender.
+    For each its number, the offset of its first record and the time of the log, -1 unless the log
+    sets it. None for any other response: it is for the Sender, and lanes close.
     """
-    return bool(ms_is_plain_success(&frame[0] if len(frame) else NULL, len(frame), version))
+    cdef ms_produced all[MS_FLIGHT_SLOTS_MAX]
+    cdef int64_t count = ms_read_produced(
+        &frame[0] if len(frame) else NULL, len(frame), version, all, MS_FLIGHT_SLOTS_MAX)
+    if not 0 <= count <= MS_FLIGHT_SLOTS_MAX:
+        return None
+    return [
+        (all[i].partition, all[i].base_offset, all[i].log_append_time) for i in range(count)]
 
 
 def is_lent(BatchWriter writer not None):

@@ -1,6 +1,6 @@
-/* Whether the answer to a Produce request says of every partition that all is well.
+/* What the answer to a Produce request says if it says of every partition that all is well.
 
-   Only that: what an answer says in other cases is read by Python. Needs no GIL. */
+   Only that: any other answer is read by Python. Needs no GIL. */
 
 #ifndef MILLSTREAM_PRODUCE_ANSWER_H
 #define MILLSTREAM_PRODUCE_ANSWER_H
@@ -70,14 +70,20 @@ static inline void ms_skip_tags(ms_cursor *cursor)
     }
 }
 
-/* 1 if the next partition's record was accepted. */
-static inline int ms_partition_is_well(ms_cursor *cursor, int version)
+/* Where the records of one partition are now. */
+typedef struct {
+    int32_t partition;
+    int64_t base_offset;
+    int64_t log_append_time;
+} ms_produced;
+
+/* 1 if the next partition's records were accepted. */
+static inline int ms_take_produced(ms_cursor *cursor, int version, ms_produced *produced)
 {
-    ms_take_int(cursor, 4);
+    produced->partition = (int32_t)ms_take_int(cursor, 4);
     int64_t error = ms_take_int(cursor, 2);
-    ms_skip(cursor, 8);
-    if (version >= 2)
-        ms_skip(cursor, 8);
+    produced->base_offset = ms_take_int(cursor, 8);
+    produced->log_append_time = version >= 2 ? ms_take_int(cursor, 8) : -1;
     if (version >= 5)
         ms_skip(cursor, 8);
     if (version >= 8 && (ms_take_length(cursor, 4) > 0 || ms_take_length(cursor, 2) >= 0))
@@ -86,10 +92,14 @@ static inline int ms_partition_is_well(ms_cursor *cursor, int version)
     return error == 0;
 }
 
-/* `frame`: the response without its size, of a Produce request from version 1 on. */
-static inline int ms_is_plain_success(const uint8_t *frame, int64_t size, int version)
+/* `frame`: the response without its size, of a Produce request from version 1 on. How many
+   partitions it tells of, the first `room` of which are put down in `all`; -1 if one of them is
+   not well, or there is anything else to see to. */
+static inline int64_t ms_read_produced(
+    const uint8_t *frame, int64_t size, int version, ms_produced *all, int64_t room)
 {
     ms_cursor cursor = {frame, frame + size, version >= MS_PRODUCE_FLEXIBLE_FROM, 1};
+    int64_t count = 0;
     ms_take_int(&cursor, 4);
     ms_skip_tags(&cursor);
     int64_t topics = ms_take_length(&cursor, 4);
@@ -98,14 +108,25 @@ static inline int ms_is_plain_success(const uint8_t *frame, int64_t size, int ve
             &cursor,
             version >= MS_PRODUCE_TOPIC_IDS_FROM ? 16 : ms_take_length(&cursor, 2));
         int64_t partitions = ms_take_length(&cursor, 4);
-        for (int64_t i = 0; i < partitions && cursor.is_sound; i++)
-            if (!ms_partition_is_well(&cursor, version))
-                return 0;
+        for (int64_t i = 0; i < partitions && cursor.is_sound; i++) {
+            ms_produced produced;
+            if (!ms_take_produced(&cursor, version, &produced))
+                return -1;
+            if (count < room)
+                all[count] = produced;
+            count++;
+        }
         ms_skip_tags(&cursor);
     }
     int64_t throttle_ms = ms_take_int(&cursor, 4);
     ms_skip_tags(&cursor);
-    return cursor.is_sound && throttle_ms == 0 && cursor.p == cursor.end && topics > 0;
+    int is_whole = cursor.is_sound && cursor.p == cursor.end;
+    return is_whole && throttle_ms == 0 && topics > 0 ? count : -1;
+}
+
+static inline int ms_is_plain_success(const uint8_t *frame, int64_t size, int version)
+{
+    return ms_read_produced(frame, size, version, NULL, 0) >= 0;
 }
 
 #endif

@@ -3,6 +3,7 @@
 #ifndef MILLSTREAM_PRODUCE_FLIGHT_H
 #define MILLSTREAM_PRODUCE_FLIGHT_H
 
+#include "crc_join.h"
 #include "produce_answer.h"
 #include "produce_lanes.h"
 
@@ -96,15 +97,25 @@ static inline ms_outgoing *ms_flight_frame(const ms_flight *flight)
     return out;
 }
 
+/* The checksum of a header, whose own is `crc`, and its records, part of which may be summed. */
+static inline uint32_t ms_frame_sum(ms_lanes *lanes, uint32_t crc, const ms_batch *records)
+{
+    if (!records->summed)
+        return lanes->checksum(crc, records->data, (size_t)records->length);
+    uint32_t sum = lanes->checksum(
+        records->sum, records->data + records->summed,
+        (size_t)(records->length - records->summed));
+    return ms_crc_join(crc, sum, (uint64_t)records->length);
+}
+
 /* Without the gate, the batches being pinned: the checksums, which take a while. */
 static inline void ms_frame_seal(ms_lanes *lanes, ms_outgoing *out)
 {
     for (int i = 0; i < out->kept_count; i++) {
         const struct iovec *head = &out->vectors[2 * i];
-        const struct iovec *body = head + 1;
         uint8_t *header = (uint8_t *)head->iov_base + head->iov_len - MS_HEADER_SIZE;
         uint32_t crc = lanes->checksum(0, header + MS_CRC_END, MS_HEADER_SIZE - MS_CRC_END);
-        crc = lanes->checksum(crc, (const uint8_t *)body->iov_base, body->iov_len);
+        crc = ms_frame_sum(lanes, crc, ((ms_slot **)out->kept)[i]->records);
         ms_write_big_endian(header + MS_CRC_AT, crc, 4);
     }
 }
@@ -146,14 +157,16 @@ static inline void ms_flight_send(ms_lanes *lanes, const ms_flight *flight, ms_o
     pthread_mutex_unlock(&selector->lock);
 }
 
-/* With the turn: send what is due; when the next will be. */
-static inline int64_t ms_lanes_serve(ms_lanes *lanes, int64_t now_ms)
+/* With the turn: send what is due; when the next will be. The loop comes back by then. */
+static inline int64_t ms_lanes_serve(ms_lanes *lanes, int64_t now_ms, int is_loop)
 {
     for (;;) {
         int64_t due_ms = MS_NEVER;
         ms_gate_lock(&lanes->gate);
         if (lanes->gate.is_held) {
             lanes->gate.is_awaited = 1; /* who holds it kicks us when leaving */
+            if (is_loop)
+                lanes->loop_due_ms = MS_NEVER;
             ms_gate_unlock(&lanes->gate);
             return MS_NEVER;
         }
@@ -165,6 +178,8 @@ static inline int64_t ms_lanes_serve(ms_lanes *lanes, int64_t now_ms)
             copy.correlation_id = flight->correlation_id;
             copy.version = flight->version;
         }
+        if (!flight && is_loop)
+            lanes->loop_due_ms = due_ms;
         ms_gate_unlock(&lanes->gate);
         if (!flight)
             return due_ms;
@@ -178,7 +193,7 @@ static inline int64_t ms_lanes_run(ms_driver *driver, int64_t now_ms)
 {
     ms_lanes *lanes = (ms_lanes *)driver;
     pthread_mutex_lock(&lanes->turn);
-    int64_t next_ms = ms_lanes_serve(lanes, now_ms);
+    int64_t next_ms = ms_lanes_serve(lanes, now_ms, 1);
     pthread_mutex_unlock(&lanes->turn);
     return next_ms;
 }
@@ -209,12 +224,12 @@ static inline void ms_lanes_init(
     lanes->driver.end_id = MS_END_EXPRESS_ID;
     lanes->checksum = checksum;
     lanes->next_id = MS_FIRST_EXPRESS_ID;
+    lanes->loop_due_ms = MS_NEVER;
     lanes->sent_end = &lanes->sent;
 }
 
 static inline void ms_lanes_end(ms_lanes *lanes)
 {
-    ms_gate_end(&lanes->gate);
     pthread_mutex_destroy(&lanes->turn);
 }
 
@@ -225,15 +240,20 @@ static inline void ms_lanes_kick(ms_lanes *lanes)
         ms_drive(lanes->selector);
 }
 
-/* What has just begun does not linger: send it from here, which is sooner than another thread can.
-   The loop looks again afterwards: it has timers to set, and whoever had the turn may be done. */
+/* Send what is due from here, which is sooner than another thread can. The loop looks again
+   afterwards if it has a timer to set, or whoever had the turn may be done. */
 static inline void ms_lanes_hurry(ms_lanes *lanes)
 {
+    int is_loop_due = 1;
     if (lanes->selector && !pthread_mutex_trylock(&lanes->turn)) {
-        ms_lanes_serve(lanes, ms_monotonic_ms());
+        int64_t due_ms = ms_lanes_serve(lanes, ms_monotonic_ms(), 0);
         pthread_mutex_unlock(&lanes->turn);
+        ms_gate_lock(&lanes->gate);
+        is_loop_due = due_ms < lanes->loop_due_ms;
+        ms_gate_unlock(&lanes->gate);
     }
-    ms_lanes_kick(lanes);
+    if (is_loop_due)
+        ms_lanes_kick(lanes);
 }
 
 /* A connection may carry express requests (again). */

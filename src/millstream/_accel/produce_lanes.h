@@ -86,6 +86,7 @@ typedef struct {
     int in_flight_max;
     int hurries; /* nothing lingers: somebody flushes, closes, or waits for memory */
     int32_t next_id;
+    int64_t loop_due_ms; /* when the loop looks here by itself: for later things it needs no kick */
     ms_part *active;
     ms_flight *sent;
     ms_flight **sent_end;

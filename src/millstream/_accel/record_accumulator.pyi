@@ -24,6 +24,9 @@ class RecordAppender:
         timestamp: int | None = None,
         reservation: Any = None,
     ) -> Any: ...
+    def scatter(
+        self, topic: str, chunk: Any, start: int, stop: int, timestamp: int, size_limit: int
+    ) -> tuple[int, int, list[tuple[Any, int, int]]] | None: ...
     def bind_send(self, face: Callable[[], Any], send: Callable[..., Any]) -> None: ...
     def send(
         self,

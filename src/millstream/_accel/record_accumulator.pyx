@@ -15,8 +15,12 @@ from cpython.long cimport PyLong_CheckExact
 from cpython.object cimport PyObject
 from cpython.unicode cimport PyUnicode_CheckExact
 from libc.stdint cimport INT32_MAX, int64_t, uint8_t, uint32_t
+from libc.stdlib cimport free, malloc
 
+from millstream._accel.arrow_input cimport ms_input
+from millstream._accel.arrow_reader cimport ArrowChunk
 from millstream._accel.batch cimport ms_batch, ms_batch_count, ms_batch_is_too_far
+from millstream._accel.crc32c cimport checksum
 from millstream._accel.delivery cimport BatchOutcome, Delivery
 from millstream._accel.murmur2 cimport hash_bytes
 from millstream._accel.partition_queues cimport (
@@ -29,6 +33,26 @@ from millstream._accel.wire cimport (
 cdef extern from "Python.h":
     const char* PyUnicode_AsUTF8AndSize(object text, Py_ssize_t* size) except NULL
     long long PyLong_AsLongLongAndOverflow(object number, int* overflow) except? -1
+
+cdef extern from "scatter.h" nogil:
+    ctypedef struct ms_target:
+        ms_batch* batch
+
+    ctypedef struct ms_scatter:
+        const ms_input* input
+        ms_target* targets
+        uint32_t count
+        int64_t row
+        int64_t stop
+        int64_t size_limit
+        int64_t timestamp
+        int64_t partition
+        uint32_t (*checksum)(uint32_t, const uint8_t*, size_t) noexcept nogil
+
+    bint ms_can_scatter(const ms_input* input)
+    void ms_target_begin(ms_target* target, ms_batch* batch, const ms_scatter* scatter)
+    int64_t ms_target_end(ms_target* target, int64_t timestamp)
+    void ms_scatter_rows(ms_scatter* scatter)
 
 cdef enum:
     ANY_PARTITION = -1
@@ -234,6 +258,54 @@ cdef class RecordAppender:
             return delivery
         return self._append_slowly(
             self, topic, partition, key, value, headers, timestamp, reservation)
+
+    def scatter(
+        self, topic, ArrowChunk chunk not None, int64_t start, int64_t stop, int64_t timestamp,
+        int64_t size_limit,
+    ):
+        """Rows of a table into the open batches of their keys' partitions, with the lock held.
+
+        Gives the row it stopped at; the partition whose batch has no room for it, -1 if all is in
+        or the row is wrong; and what came into which batch: the batch, the index of the first
+        record there, and how many. Batches end at `size_limit` bytes. None if the chunk is not of
+        the plainest kind, or the topic is not known.
+        """
+        cdef ms_scatter scatter
+        cdef TopicQueues queues
+        cdef PartitionQueue queue
+        cdef ms_target* target
+        cdef int64_t count, first
+        cdef uint32_t i
+        cdef list ranges = []
+        queues = self._known.get(topic)
+        if queues is None or queues.count < 1 or not ms_can_scatter(&chunk._input):
+            return None
+        if not 0 <= start <= stop <= chunk._input.row_count:
+            raise IndexError(f"rows {start} to {stop} of {chunk._input.row_count}")
+        scatter.input = &chunk._input
+        scatter.count = <uint32_t>queues.count
+        scatter.row, scatter.stop = start, stop
+        scatter.size_limit, scatter.timestamp = size_limit, timestamp
+        scatter.checksum = checksum
+        scatter.targets = <ms_target*>malloc(scatter.count * sizeof(ms_target))
+        if scatter.targets is NULL:
+            raise MemoryError
+        for i in range(scatter.count):
+            queue = <PartitionQueue>queues.partitions[i]
+            ms_target_begin(&scatter.targets[i], queue.part.open, &scatter)
+        with nogil:
+            ms_scatter_rows(&scatter)
+        try:
+            for i in range(scatter.count):
+                target = &scatter.targets[i]
+                first = 0 if target.batch is NULL else target.batch.record_count
+                count = ms_target_end(target, timestamp)
+                if count:
+                    queue = <PartitionQueue>queues.partitions[i]
+                    ranges.append((queue._open, first, count))
+        finally:
+            free(scatter.targets)
+        return scatter.row, scatter.partition, ranges
 
     def bind_send(self, face, send):
         """Have `send` of this object stand for that of a producer.

@@ -30,6 +30,9 @@ T = TypeVar("T")
 
 _logger: Final = logging.getLogger(__name__)
 
+QUIET_MS_MAX: Final = 50
+"""How long the actors may be left alone while nothing happens that they would act on."""
+
 
 class Actor(Protocol):
     """A part of a client that acts by itself."""
@@ -73,6 +76,11 @@ class ClientRuntime:
         )
         self._actors: list[Actor] = []
         self._has_newcomer = False
+        self._is_woken = False
+        self._is_quiet = False
+        """Whether all that happened since the actors were polled was seen to by the network."""
+        self._polled_ms = 0
+        self._due_ms: int | None = None
         self._closing: list[Callable[[ClientClosed], None]] = []
         self._waiting: set[Waiter[Any]] = set()
         self._posted: deque[Callable[[int], None]] = deque()
@@ -109,12 +117,14 @@ class ClientRuntime:
             if self._closed_error is not None:
                 raise self._closed_error.with_traceback(None)
             self._posted.append(action)
+            self._is_woken = True
             self._selector.wake()
 
     def wake(self) -> None:
         """Have the actors polled soon. From any thread; harmless after the end."""
         with self._lock:
             if self._closed_error is None:
+                self._is_woken = True
                 self._selector.wake()
 
     def now_ms(self) -> int:
@@ -122,20 +132,32 @@ class ClientRuntime:
         return self._clock.monotonic_ms()
 
     def run_once(self, timeout_ms_max: int | None = None) -> None:
-        """One turn: posted actions, actors, then wait for events until somebody is due."""
+        """One turn: posted actions, actors, then wait for events until somebody is due.
+
+        The actors are passed over if they were polled a moment ago and nothing has happened since
+        that they would act on.
+        """
         now_ms = self._clock.monotonic_ms()
-        self._run_posted(now_ms)
-        self._has_newcomer = False
-        due_ms = self._poll_actors(now_ms)
-        timeout_ms = timeout_ms_max
+        is_due = self._due_ms is not None and now_ms >= self._due_ms
+        if is_due or self._is_woken or self._has_newcomer or not self._is_quiet:
+            self._is_woken = False
+            self._run_posted(now_ms)
+            self._has_newcomer = False
+            self._due_ms = self._poll_actors(now_ms)
+            self._polled_ms = now_ms
+        due_ms, timeout_ms = self._due_ms, timeout_ms_max
         if due_ms is not None:
             wait_ms = max(0, due_ms - now_ms)
             timeout_ms = wait_ms if timeout_ms is None else min(timeout_ms, wait_ms)
         # Whoever came while the others were polled has not been asked yet when it is due.
         is_urgent = self._has_newcomer or bool(self._posted)
         events = self._selector.poll(0 if is_urgent else timeout_ms)
+        self._is_quiet = False
         if events:
-            self.network.handle(events, self._clock.monotonic_ms())
+            self._is_quiet = self.network.handle(events, self._clock.monotonic_ms())
+            # What is under way now may be due before what was.
+            limit_ms = self._polled_ms + QUIET_MS_MAX
+            self._due_ms = limit_ms if due_ms is None else min(due_ms, limit_ms)
 
     def close(self, error: ClientClosed | None = None) -> None:
         """End everything under way with an error and close the connections.

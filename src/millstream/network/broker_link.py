@@ -27,6 +27,10 @@ OnDone: TypeAlias = Callable[[Message | MillstreamError, int], None]
 OnFrame: TypeAlias = Callable[[ReadableBuffer | MillstreamError, int, int], None]
 """Told the response's frame (or one error), where its body begins, and the time."""
 
+TakeFrame: TypeAlias = Callable[[ReadableBuffer, int], bool | None]
+"""Told the response's frame, and the time. None if it is to be decoded, else whether that was all:
+nobody else has to act on it."""
+
 
 NEVER_MS: Final = 1 << 62
 
@@ -92,6 +96,8 @@ class InFlight(NamedTuple):
     """The standing order that it belongs to; 0 for an ordinary request."""
     is_express: bool = False
     """Whether the selector sent it by itself, within its own limit of requests in flight."""
+    take: TakeFrame | None = None
+    """Of an express request: who is asked to take the frame before it is decoded."""
 
     def fail(self, error: MillstreamError, now_ms: int) -> None:
         """End it."""

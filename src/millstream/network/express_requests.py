@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from millstream.errors import BrokerUnreachable
 from millstream.network.broker_link import InFlight
-from millstream.network.client_selector import Dispatched
 from millstream.protocol.frame import SIZE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from millstream.network.broker_link import BrokerLink, OnDone
-    from millstream.network.client_selector import SelectorEvent
+    from millstream.network.broker_link import BrokerLink, OnDone, TakeFrame
+    from millstream.network.client_selector import Dispatched
     from millstream.network.request_framing import RequestFraming
     from millstream.protocol.api import ApiKey
 
@@ -29,6 +28,8 @@ class ExpressRequest(NamedTuple):
     version: int
     timeout_ms: int
     on_done: OnDone
+    take: TakeFrame
+    """Takes the frame of the usual answer, which is not worth decoding."""
 
 
 class ExpressRequests:
@@ -43,22 +44,17 @@ class ExpressRequests:
         """How a request begins, without its size: a header with no correlation id yet, `body`."""
         return b"".join(self._framing.framed(api, version, 0, [body]))[SIZE_BYTES:]
 
-    def note_sent(self, link: BrokerLink | None, event: SelectorEvent, now_ms: int) -> bool:
-        """Expect an answer to what the selector has sent; False if the event tells another thing.
-
-        Without a connection there is no answer.
-        """
-        if type(event) is not Dispatched:
-            return False
+    def note_sent(self, link: BrokerLink | None, event: Dispatched, now_ms: int) -> bool:
+        """Expect an answer to what the selector has sent; False if there is none to come."""
         request = self.find(event.correlation_id)
         if request is None:
-            return True
-        api, version, timeout_ms, on_done = request
+            return False
+        api, version, timeout_ms, on_done, take = request
         if link is None:
             on_done(BrokerUnreachable("the connection was lost", was_sent=True), now_ms)
-            return True
+            return False
         link.used_ms = now_ms
         deadline_ms = event.sent_ms + timeout_ms
-        sent = InFlight(api, version, deadline_ms, timeout_ms, on_done, None, is_express=True)
+        sent = InFlight(api, version, deadline_ms, timeout_ms, on_done, None, 0, True, take)
         link.expect(event.correlation_id, sent)
         return True

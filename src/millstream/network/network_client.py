@@ -27,7 +27,13 @@ from millstream.network.broker_link import (
     Waiting,
 )
 from millstream.network.client_config import NetworkClientConfig
-from millstream.network.client_selector import Connected, Disconnected, Received, Repeated
+from millstream.network.client_selector import (
+    Connected,
+    Disconnected,
+    Dispatched,
+    Received,
+    Repeated,
+)
 from millstream.network.express_requests import ExpressRequests
 from millstream.network.handshake import FIRST_VERSION, AskAgain, read_versions, versions_request
 from millstream.network.request_framing import RequestFraming
@@ -156,21 +162,33 @@ class NetworkClient(BrokerDirectory):
 
     # What the driver calls.
 
-    def handle(self, events: Sequence[SelectorEvent], now_ms: int) -> None:
-        """Take what the selector has seen. Events of connections that were given up are stale."""
+    def handle(self, events: Sequence[SelectorEvent], now_ms: int) -> bool:
+        """Take what the selector has seen. Events of connections that were given up are stale.
+
+        Tells whether that was all: nobody else has to act on any of it.
+        """
+        is_all = True
         for event in events:
             link = self._by_connection.get(event.connection_id)
-            if self.express.note_sent(link, event, now_ms) or link is None:
-                continue
-            if type(event) is Received:
-                self._on_frame(link, event.frame, now_ms)
-            elif type(event) is Repeated:
-                self._orders.note_sent(link, event, self._config.request_timeout_ms)
-            elif type(event) is Connected:
-                link.move_to(LinkState.HANDSHAKING)
-                self._ask_versions(link, FIRST_VERSION, now_ms)
-            elif type(event) is Disconnected:
-                self._on_disconnected(link, event.reason, now_ms)
+            if type(event) is Dispatched:
+                is_all &= self.express.note_sent(link, event, now_ms)
+            elif type(event) is not Received or link is None:
+                is_all = False
+                self._on_change(link, event, now_ms)
+            else:
+                is_all &= self._on_frame(link, event.frame, now_ms)
+        return is_all
+
+    def _on_change(self, link: BrokerLink | None, event: SelectorEvent, now_ms: int) -> None:
+        if link is None:
+            return
+        if type(event) is Repeated:
+            self._orders.note_sent(link, event, self._config.request_timeout_ms)
+        elif type(event) is Connected:
+            link.move_to(LinkState.HANDSHAKING)
+            self._ask_versions(link, FIRST_VERSION, now_ms)
+        elif type(event) is Disconnected:
+            self._on_disconnected(link, event.reason, now_ms)
 
     def poll(self, now_ms: int) -> int | None:
         """Do what is due; when to be called next at the latest."""
@@ -345,23 +363,26 @@ class NetworkClient(BrokerDirectory):
         if not waiting.expects_response:
             sent.finish_unanswered(now_ms)
 
-    def _on_frame(self, link: BrokerLink, frame: ReadableBuffer, now_ms: int) -> None:
+    def _on_frame(self, link: BrokerLink, frame: ReadableBuffer, now_ms: int) -> bool:
+        """Answer who waits for it; whether that was all there is to do."""
         if link.state is LinkState.HANDSHAKING:
             self._on_versions(link, frame, now_ms)
-            return
+            return False
         answered = None
         if len(frame) >= 4:
             answered = link.in_flight.pop(_read_correlation_id(frame)[0], None)
         if answered is None:
             self._hang_up(link, "it answered a request that was not sent", now_ms)
-            return
+            return False
         link.used_ms = now_ms
-        if answered.order_id == 0 or answered.order_id in link.orders:
+        taken = None if answered.take is None else answered.take(frame, now_ms)
+        if taken is None and (answered.order_id == 0 or answered.order_id in link.orders):
             self._finish(link, answered, frame, now_ms)
         if link.waiting:
             self._serve_waiting(link, now_ms)
         elif self._retired:
             self._close_if_done(link)
+        return bool(taken) and not link.waiting
 
     def _finish(
         self, link: BrokerLink, answered: InFlight, frame: ReadableBuffer, now_ms: int

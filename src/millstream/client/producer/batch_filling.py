@@ -159,17 +159,24 @@ class BatchFilling:
         return True
 
     def _begin_batch(
-        self, queue: PartitionQueue, size: int, reservation: Reservation | None
+        self,
+        queue: PartitionQueue,
+        size: int,
+        reservation: Reservation | None,
+        *,
+        is_table: bool = False,
     ) -> ProducerBatch:
         """A new batch with room for `size` bytes, not in its queue yet."""
         needed = HEADER_SIZE + size
         writer: BatchWriter | None = None
-        if reservation is not None and reservation.size >= needed:
+        is_reserved = reservation is not None and not reservation.is_cancelled
+        if reservation is not None and is_reserved and reservation.size >= needed:
             reserved = reservation.size
             # It is the batch's now; what was granted and is "cancelled" is given back by nobody.
             reservation.is_cancelled = True
         else:
-            writer, reserved = self._memory_for(queue, needed)
+            is_large = is_table or self._batch_size <= 2 * queue.expected_size
+            writer, reserved = self._memory_for(needed, is_large=is_large)
         if writer is None:
             writer = BatchWriter(reserved - HEADER_SIZE)
         return ProducerBatch(
@@ -181,8 +188,8 @@ class BatchFilling:
             self._completions,
         )
 
-    def _memory_for(self, queue: PartitionQueue, needed: int) -> tuple[BatchWriter | None, int]:
-        if needed <= self._batch_size <= 2 * queue.expected_size:
+    def _memory_for(self, needed: int, *, is_large: bool) -> tuple[BatchWriter | None, int]:
+        if is_large and needed <= self._batch_size:
             spare = self._pool.take_spare()
             if spare is not None:
                 return spare
@@ -209,6 +216,9 @@ class BatchFilling:
             # What the next record did not fit into counts as used: it is time to change.
             queue.topic.sticky_bytes += max(0, self._batch_size - batch.size)
         self._sendable.append(queue)
+
+    def _close_table_batch(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        self._close(queue, batch)
 
     def _is_sendable(self, batch: ProducerBatch, now_ms: int) -> bool:
         return (

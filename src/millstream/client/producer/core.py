@@ -163,6 +163,7 @@ class ProducerCore:
             self.topics,
             SenderConfig.of(config),
             numbering,
+            self.sender.settlement,
             self.sender.on_answer,
         )
         in_flight_max = config.max_in_flight_requests_per_connection

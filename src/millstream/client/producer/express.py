@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from millstream.client.producer import kernel
 from millstream.client.producer.lane import NO_NODE, NOBODY
 from millstream.client.producer.native_accumulator import NativeAccumulator
 from millstream.client.producer.produce_exchange import (
@@ -23,6 +24,9 @@ from millstream.network.express_requests import ExpressRequest
 from millstream.protocol.api import ApiKey
 from millstream.records.layout import NO_SEQUENCE
 
+if TYPE_CHECKING or kernel.COMPILED:
+    from millstream._accel.partition_queues import read_produced
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -31,12 +35,13 @@ if TYPE_CHECKING:
     from millstream.client.producer.numbering import Numbering
     from millstream.client.producer.record_accumulator import RecordAccumulator
     from millstream.client.producer.sender_config import SenderConfig
+    from millstream.client.producer.settlement import Settlement
     from millstream.client.producer.topics import TopicRegistry
     from millstream.errors import MillstreamError
     from millstream.network.client_selector import ClientSelector
     from millstream.network.network_client import NetworkClient
     from millstream.protocol.message import Message
-    from millstream.types import Uuid
+    from millstream.types import ReadableBuffer, Uuid
 
 _FLEXIBLE_FROM: Final = 9
 _END_BYTES: Final = 4
@@ -56,6 +61,7 @@ class Express:
         topics: TopicRegistry
         config: SenderConfig
         numbering: Numbering | None
+        settlement: Settlement
         on_answer: Callable[[list[Sent], dict[str, Uuid], Message | MillstreamError, int], None]
 
     def __init__(self, accumulator: NativeAccumulator, parts: Parts) -> None:
@@ -65,6 +71,7 @@ class Express:
         self._topics = parts.topics
         self._config = parts.config
         self._numbering = parts.numbering
+        self._settlement = parts.settlement
         self._on_answer = parts.on_answer
         self._open: dict[Lane, int] = {}
         """The connection of each lane that is open."""
@@ -153,17 +160,41 @@ class Express:
 
     def _take(self, correlation_id: int) -> ExpressRequest | None:
         """A request was sent: who waits for its answer; None if nobody does."""
-        self._claim()
+        if correlation_id not in self._claimed:
+            self._claim()
         claimed = self._claimed.pop(correlation_id, None)
         if claimed is None:
             return None
         version, batches = claimed
-        topics = topic_ids(batches, self._metadata.snapshot)
+        topics = topic_ids(batches[:1], self._metadata.snapshot)  # They are of one topic.
 
         def on_done(answer: Message | MillstreamError, now_ms: int) -> None:
             self._on_answer(batches, topics, answer, now_ms)
 
-        return ExpressRequest(ApiKey.PRODUCE, version, self._config.request_timeout_ms, on_done)
+        def take(frame: ReadableBuffer, now_ms: int) -> bool | None:
+            return self._settle(batches, read_produced(frame, version), now_ms)
+
+        timeout_ms = self._config.request_timeout_ms
+        return ExpressRequest(ApiKey.PRODUCE, version, timeout_ms, on_done, take)
+
+    def _settle(
+        self, batches: list[Sent], produced: list[tuple[int, int, int]] | None, now_ms: int
+    ) -> bool | None:
+        """Batches are where they should be, in the usual case; None in any other.
+
+        Tells whether the Sender can be left alone: their lanes are open.
+        """
+        if produced is None or [each[0] for each in produced] != [
+            lane.partition for lane, _ in batches
+        ]:
+            return None
+        is_all = True
+        for (lane, batch), (_, base_offset, log_append_time) in zip(batches, produced, strict=True):
+            self._settlement.acknowledge(lane, batch, base_offset, log_append_time)
+            if lane not in self._open:
+                is_all = False
+                self.settled(lane, now_ms)
+        return is_all
 
     def _claim(self) -> None:
         """Make every batch that was taken the Sender's, as if it had sent it."""

@@ -24,8 +24,11 @@ else:
 
 if TYPE_CHECKING:
     from millstream._accel.client_selector import SelectorCore
+    from millstream.client.producer.buffer_pool import Reservation
+    from millstream.client.producer.partition_queues import PartitionQueue
     from millstream.client.producer.producer_batch import ProducerBatch
     from millstream.clock import Clock
+    from millstream.records.arrow import ArrowChunk
 
 
 def make_accumulator(*, clock: Clock, **settings: Any) -> RecordAccumulator:
@@ -55,17 +58,74 @@ class NativeAccumulator(RecordAppender, RecordAccumulator):
     def _new_topic(self, name: str) -> Any:
         return kernel.TopicQueues(name, self._lock)  # type: ignore[call-arg]  # The compiled one's.
 
+    # ---- tables ----
+
+    def append_by_key(
+        self,
+        topic: str,
+        chunk: ArrowChunk,
+        start: int,
+        stop: int,
+        reservation: Reservation | None = None,
+    ) -> tuple[int, list[tuple[ProducerBatch, int, int]], ProducerBatch | None] | None:
+        """As the plain one says; this one does it."""
+        with self._lock:
+            self._queue_for(topic, 0, None)  # Or raise why there is none.
+            appended = self._scatter(topic, chunk, start, stop, reservation)
+        self._wake()
+        return appended
+
+    def _scatter(
+        self, topic: str, chunk: ArrowChunk, row: int, stop: int, reservation: Reservation | None
+    ) -> tuple[int, list[tuple[ProducerBatch, int, int]], ProducerBatch | None] | None:
+        now_ms = self._clock.wall_ms()
+        ranges: list[tuple[ProducerBatch, int, int]] = []
+        while True:
+            scattered = self.scatter(topic, chunk, row, stop, now_ms, self._table_batch_size)
+            if scattered is None:
+                return None
+            row, partition, more = scattered
+            ranges += more
+            if partition < 0:
+                return row, ranges, None
+            queue = self._queue_for(topic, partition, None)
+            batch: ProducerBatch | None = queue.open
+            if batch is None or batch.reserved < self._table_batch_size:
+                try:
+                    batch, first, taken = self._append_rows(
+                        queue, chunk, None, row, row + 1, reservation
+                    )
+                except Exception:
+                    if not ranges:
+                        raise
+                    return row, ranges, None  # It is raised next time: these rows are in.
+                if taken:
+                    ranges.append((batch, first, taken))
+                    row += taken
+                    continue
+            self._close_table_batch(queue, batch)
+            return row, ranges, batch
+
+    def _close_table_batch(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        super()._close_table_batch(queue, batch)
+        self._lock.send_here()
+
     # ---- memory ----
 
     def finish(self, batch: ProducerBatch) -> None:
         """A batch is done: its memory is free, or kept for the next one."""
         writer = batch.writer
-        if writer is not None and batch.reserved >= self._batch_size and not is_lent(writer):
-            with self._lock:
+        with self._lock:
+            self._incomplete.pop(batch, None)
+            if writer is not None and batch.reserved >= self._batch_size and not is_lent(writer):
                 writer.clear()
                 if self._pool.keep_spare(writer, batch.reserved):
                     batch.reserved = 0
-        super().finish(batch)
+            granted = self._pool.release(batch.reserved) if batch.reserved else []
+            batch.reserved = 0
+        batch.writer = None
+        for each in granted:
+            each.wake()
 
     def recycle(self, batch: ProducerBatch, writer: BatchWriter) -> None:
         """As the plain one; what a frame on its way out still needs is not used again."""

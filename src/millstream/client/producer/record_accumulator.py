@@ -109,34 +109,63 @@ class RecordAccumulator(BatchFilling):
         `rows` says which rows of the chunk are meant, None all of them; start and stop are places
         in it. ANY_PARTITION is the sticky partition.
         """
-        now_ms = self._clock.wall_ms()
-        row = start if rows is None else rows[start]
         with self._lock:
             queue = self._queue_for(topic, partition, None)
-            batch = queue.open
-            is_new = batch is None
-            if batch is None:
-                # An empty batch takes its first row whatever its size, so that is measured.
-                size = size_bound(*chunk.row(row)[1:])
-                if size > self._record_size_max:
-                    raise too_large(topic, size, self._record_size_max)
-                batch = self._begin_batch(queue, size, reservation)
-            assert batch.writer is not None
-            size_before, first = batch.size, batch.writer.record_count
-            try:
-                taken = self._extend(batch, chunk, rows, start, stop, now_ms)
-            finally:
-                # Rows before one that is wrong are in, and go.
-                if is_new and batch.record_count:
-                    self._enqueue(queue, batch)
-                elif is_new:
-                    self._discard(batch)
+            size_before = 0 if queue.open is None else queue.open.size
+            batch, first, taken = self._append_rows(queue, chunk, rows, start, stop, reservation)
             if partition < 0:
                 queue.topic.sticky_bytes += batch.size - size_before
             if start + taken < stop or batch.size >= self._table_batch_size:
-                self._close(queue, batch)
+                self._close_table_batch(queue, batch)
         self._wake()
         return batch, first, taken
+
+    def _append_rows(
+        self,
+        queue: PartitionQueue,
+        chunk: ArrowChunk,
+        rows: memoryview | None,
+        start: int,
+        stop: int,
+        reservation: Reservation | None,
+    ) -> tuple[ProducerBatch, int, int]:
+        """Add rows to the batch of a queue, which begins if there is none, as far as they fit."""
+        now_ms = self._clock.wall_ms()
+        batch = queue.open
+        is_new = batch is None
+        if batch is None:
+            # An empty batch takes its first row whatever its size, so that is measured.
+            size = size_bound(*chunk.row(start if rows is None else rows[start])[1:])
+            if size > self._record_size_max:
+                raise too_large(queue.topic.name, size, self._record_size_max)
+            batch = self._begin_batch(queue, size, reservation, is_table=True)
+        assert batch.writer is not None
+        first = batch.writer.record_count
+        try:
+            taken = self._extend(batch, chunk, rows, start, stop, now_ms)
+        finally:
+            # Rows before one that is wrong are in, and go.
+            if is_new and batch.record_count:
+                self._enqueue(queue, batch)
+            elif is_new:
+                self._discard(batch)
+        return batch, first, taken
+
+    def append_by_key(
+        self,
+        topic: str,
+        chunk: ArrowChunk,
+        start: int,
+        stop: int,
+        reservation: Reservation | None = None,
+    ) -> tuple[int, list[tuple[ProducerBatch, int, int]], ProducerBatch | None] | None:
+        """Add rows of the plainest kind to the partitions of their keys, until a batch is full.
+
+        Gives the row it stopped at, what came into which batch (the batch, the first's index, how
+        many), and the batch that is full. None if it does not know how: then the rows are for
+        `append_rows`, as all of them are for this twin.
+        """
+        return None
 
     def _extend(
         self,

@@ -58,18 +58,35 @@ class Settlement:
         self._send_again = send_again
         self.transaction: TransactionView | None = None
 
-    def settle(self, lane: Lane, batch: ProducerBatch, outcome: Outcome, now_ms: int) -> None:
-        """A broker has answered, or cannot be reached: `outcome` says what of it."""
+    def acknowledge(
+        self, lane: Lane, batch: ProducerBatch, base_offset: int, log_append_time: int
+    ) -> None:
+        """A broker has a batch, and has said where."""
         lane.sent_count -= 1
         batch.is_sent = False
+        if self._numbering is not None:
+            # If it timed out meanwhile, its number tells whether those behind it can follow.
+            self._numbering.on_acked(lane, batch, base_offset)
+        if not batch.is_done:
+            batch.complete(base_offset, log_append_time)
+            # After its end: who flushes waits for what the accumulator still knows.
+            self._accumulator.finish(batch)
+
+    def settle(self, lane: Lane, batch: ProducerBatch, outcome: Outcome, now_ms: int) -> None:
+        """A broker has answered, or cannot be reached: `outcome` says what of it."""
         error = outcome.error
+        if error is None:
+            self.acknowledge(lane, batch, outcome.base_offset, outcome.log_append_time)
+            return
+        if isinstance(error, DuplicateSequenceNumber) and not batch.is_done:
+            # The broker knows a duplicate's offset no more.
+            self.acknowledge(lane, batch, -1, outcome.log_append_time)
+            return
+        lane.sent_count -= 1
+        batch.is_sent = False
         if batch.is_done:
-            # It timed out meanwhile. Its number tells whether those behind it can follow.
-            if error is None and self._numbering is not None:
-                self._numbering.on_acked(lane, batch, outcome.base_offset)
-        elif error is None or isinstance(error, DuplicateSequenceNumber):
-            self._succeed(lane, batch, outcome)
-        elif isinstance(error, MessageTooLarge | RecordListTooLarge) and batch.record_count > 1:
+            return
+        if isinstance(error, MessageTooLarge | RecordListTooLarge) and batch.record_count > 1:
             self._split(lane, batch)
         elif self._may_retry(lane, batch, outcome, now_ms):
             self._retry(lane, batch, error, now_ms)
@@ -114,15 +131,6 @@ class Settlement:
             # The end of one may end others: a transaction gives up what it has not sent.
             if not batch.is_done and (was_waiting or not unsent_only):
                 self.fail(batch.lane, batch, error)
-
-    def _succeed(self, lane: Lane, batch: ProducerBatch, outcome: Outcome) -> None:
-        # The broker knows a duplicate's offset no more.
-        base_offset = outcome.base_offset if outcome.error is None else -1
-        if self._numbering is not None:
-            self._numbering.on_acked(lane, batch, base_offset)
-        batch.complete(base_offset, outcome.log_append_time)
-        # After its end: who flushes waits for what the accumulator still knows.
-        self._accumulator.finish(batch)
 
     def _split(self, lane: Lane, batch: ProducerBatch) -> None:
         parts = batch.split()

@@ -59,6 +59,8 @@ class TableSender:
         self._chunks: Iterator[ArrowChunk] = iter(ArrowRecordsReader(table))
         self._chunk: ArrowChunk | None = None
         self._row = 0
+        self._goes_by_key = True
+        """Whether the accumulator finds the partitions of the chunk's rows itself."""
         self._rows: memoryview | None = None
         self._places: list[tuple[int, int, int]] = []
         self._ranges: list[tuple[ProducerBatch, int, int]] = []
@@ -69,7 +71,7 @@ class TableSender:
 
     def send(self, reservation: Reservation | None = None) -> BatchDelivery:
         """Append all rows that are left."""
-        while self._places or self._advance():
+        while self._places or self._advance(reservation):
             partition, start, stop = self._places[-1]
             assert self._chunk is not None
             batch, first, taken = self._accumulator.append_rows(
@@ -99,21 +101,42 @@ class TableSender:
             self._awaited = under_way[len(under_way) // 2][0]
             raise TooFarAhead(self._awaited)
 
-    def _advance(self) -> bool:
+    def _advance(self, reservation: Reservation | None) -> bool:
         """Look at the next rows; False if there are none."""
-        while self._chunk is None or self._row >= len(self._chunk):
-            self._chunk = next(self._chunks, None)
-            self._row = 0
-            if self._chunk is None:
-                return False
-        stop = min(self._row + SLICE_ROWS, len(self._chunk))
-        has_choice = self._chunk.has_partition or (self._uses_keys and self._chunk.has_key)
-        if has_choice:
-            self._spread(self._chunk, stop)
-        else:
-            self._rows, self._places = None, [(ANY_PARTITION, self._row, stop)]
-        self._row = stop
-        return True
+        while True:
+            while self._chunk is None or self._row >= len(self._chunk):
+                self._chunk = next(self._chunks, None)
+                self._row, self._goes_by_key = 0, True
+                if self._chunk is None:
+                    return False
+            chunk, stop = self._chunk, min(self._row + SLICE_ROWS, len(self._chunk))
+            has_keys = self._uses_keys and chunk.has_key
+            if has_keys and self._goes_by_key:
+                if self._append_by_key(chunk, reservation):
+                    reservation = None
+                    continue
+                if self._goes_by_key:
+                    stop = self._row + 1  # Something is wrong with it.
+            if has_keys or chunk.has_partition:
+                self._spread(chunk, stop)
+            else:
+                self._rows, self._places = None, [(ANY_PARTITION, self._row, stop)]
+            self._row = stop
+            return True
+
+    def _append_by_key(self, chunk: ArrowChunk, reservation: Reservation | None) -> bool:
+        """Have the accumulator find the partitions of rows; False if it cannot."""
+        begin = self._row
+        stop = min(begin + SLICE_ROWS, len(chunk))
+        appended = self._accumulator.append_by_key(self.topic, chunk, begin, stop, reservation)
+        if appended is None:
+            self._goes_by_key = False
+            return False
+        self._row, ranges, full = appended
+        self._ranges += ranges
+        if full is not None:
+            self._pace(full)
+        return self._row > begin or full is not None
 
     def _spread(self, chunk: ArrowChunk, stop: int) -> None:
         count = self._accumulator.partition_count(self.topic)
