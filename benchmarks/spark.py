@@ -51,7 +51,7 @@ BARS: Final = (
 )
 _CHUNK_ROWS: Final = 50_000
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
-_BATCH_SECONDS_MAX: Final = 30
+_BATCH_SECONDS_MAX: Final = 120
 
 
 @dataclass(frozen=True, slots=True)
