@@ -27,10 +27,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks import broker_bars, broker_processes
-from benchmarks.broker import Report, compare, touch_memory, wanted
+from benchmarks.broker import Report, compare, wanted
 from benchmarks.broker_bars import Bar
 from benchmarks.broker_processes import BrokerProcess, KafkaLauncher, MillstreamLauncher
-from benchmarks.broker_rows import Effort
+from benchmarks.broker_rows import Effort, touch_memory
 from benchmarks.coordinator_groups import JoinClassicRow, JoinConsumerRow
 from benchmarks.coordinator_scripts import CommitRow, TransactionRow
 
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from benchmarks.broker_rows import Row
 
 MEMBERS = 500
+_FRESH_BYTES = 1 << 30
 SETTINGS = {**broker_processes.SETTINGS, "group.initial.rebalance.delay.ms": "0"}
 """What differs from the defaults, for both: a new group does not wait for more members."""
 ROWS: tuple[Row, ...] = (
@@ -103,7 +104,7 @@ def measure(rows: list[Row], options: argparse.Namespace, report: Report) -> Non
             stack.enter_context(BrokerProcess(each, scratch / each.name)) for each in launchers
         ]
         report.say(f"load {os.getloadavg()[0]:.1f} before; warming up")
-        touch_memory(scratch)
+        touch_memory(_FRESH_BYTES)
         for broker in brokers:
             warm_up(broker, rows, 0.5 if options.quick else 2.0)
         for row in rows:

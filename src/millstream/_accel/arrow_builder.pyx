@@ -184,7 +184,8 @@ cdef int raise_outcome(int outcome, ms_append_job* job) except -1:
 cdef int check_there(ms_shared_columns* shared, numbers) except -1:
     for number in numbers:
         if shared.columns.left_out >> <int>number & 1:
-            raise InvalidArgument(f"column {COLUMNS[number]!r} was left out when the rows were read")
+            name = COLUMNS[number]
+            raise InvalidArgument(f"column {name!r} was left out when the rows were read")
     return 0
 
 

@@ -2,8 +2,8 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True
 """What compiled code reads and sets of the objects of a connection: their slots, by offset.
 
-`selector` uses it. `millstream.network.selection` tells the classes, once; a slot that is renamed is
-an error there. Nothing is kept here.
+`selector` uses it. `millstream.network.selection` tells the classes, once; a renamed slot is an
+error there. Nothing is kept here.
 """
 
 from cpython.memoryview cimport PyMemoryView_GET_BUFFER

@@ -356,7 +356,7 @@ cdef class FetchedBatches:
     def take_arrow(self, builder, int64_t byte_limit, int64_t to_offset=INT64_MAX):
         """Append batches to an ArrowRecordsBuilder up to an offset; the rows added.
 
-        Ends after the batch with which the builder has `byte_limit` bytes. Whatever has `append` and
+        Ends after the batch with which the builder has `byte_limit` bytes. What has `append` and
         `byte_count` can stand in for the builder.
         """
         cdef int64_t rows = 0
