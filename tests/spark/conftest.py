@@ -7,6 +7,7 @@ and topics are the fixtures `millstream_broker` and `millstream_topic` of Millst
 
 from __future__ import annotations
 
+import signal
 import uuid
 from typing import TYPE_CHECKING
 
@@ -37,10 +38,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         # A test's few rows are not worth the compiling of their plan.
         "spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -Dderby.system.home={home}",
     }
+    on_interrupt = signal.getsignal(signal.SIGINT)
     try:
         spark = session("millstream-tests", "local[2]", **settings)
     except InvalidArgument as missing:
         pytest.skip(str(missing))
+    # Spark has put its own there, which tests of Ctrl-C in this process would meet.
+    signal.signal(signal.SIGINT, on_interrupt)
     yield spark
     spark.stop()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SECONDS_MAX = 60
+_LIBRDKAFKA_LINE = re.compile(r"^%\d\|[^\n]*\n", re.MULTILINE)
 
 
 class Outcome(NamedTuple):
@@ -25,6 +27,14 @@ class Outcome(NamedTuple):
         """Its output, which must be one JSON document, after nothing went wrong."""
         assert (self.code, self.err) == (0, ""), self
         return json.loads(self.out)
+
+
+def own_words(err: str) -> str:
+    """What a command in this process printed, without a client of an earlier test.
+
+    librdkafka writes to the process's stderr by itself when the broker of its test is gone.
+    """
+    return _LIBRDKAFKA_LINE.sub("", err)
 
 
 def command_line(*arguments: str) -> list[str]:

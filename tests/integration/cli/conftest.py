@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from millstream.cli.main import main
-from tests.integration.cli.commands import Outcome
+from tests.integration.cli.commands import Outcome, own_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +25,8 @@ def run_at(
         with (tmp_path / "stdin").open() as file:
             monkeypatch.setattr("sys.stdin", file)
             code = main(arguments)
-        return Outcome(code, *capfd.readouterr())
+        printed = capfd.readouterr()
+        return Outcome(code, printed.out, own_words(printed.err))
 
     def at(address: str) -> Callable[..., Outcome]:
         monkeypatch.setenv("MILLSTREAM_BOOTSTRAP_SERVER", address)

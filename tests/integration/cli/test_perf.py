@@ -15,6 +15,7 @@ from millstream.cli.main import main
 from millstream.errors import TopicAuthorizationFailed
 from millstream.protocol.api import ApiKey
 from millstream.testing import EmbeddedBroker
+from tests.integration.cli.commands import own_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -49,7 +50,7 @@ def run(
     def run(*arguments: str) -> tuple[int, str, str]:
         code = main(("perf", *arguments))
         printed = capfd.readouterr()
-        return code, printed.out, printed.err
+        return code, printed.out, own_words(printed.err)
 
     return run
 

@@ -129,9 +129,13 @@ def test_a_signal_during_the_start_ends_it_and_the_directory_is_good(
 
 
 def test_a_terminal_that_is_closed_stops_the_broker_in_order(tmp_path: Path) -> None:
-    with broker_on(tmp_path) as broker:
-        broker.still_serves()
-        code, log = broker.node.finish(signal.SIGHUP)
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # The tests may run under nohup.
+    try:
+        with broker_on(tmp_path) as broker:
+            broker.still_serves()
+            code, log = broker.node.finish(signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)
     assert code == 0
     assert any("SIGHUP: stopping" in line["message"] for line in lines_of(log))
     assert (tmp_path / ".kafka_cleanshutdown").exists()

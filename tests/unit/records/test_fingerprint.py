@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import random
 from typing import Any
 
 import pytest
 
+from millstream import _accel
 from millstream.errors import InvalidArgument
 from millstream.records.fingerprint import Fingerprint, fingerprint_of
 from millstream.records.plain import arrow_reader as plain_reader
@@ -35,6 +37,17 @@ def test_both_twins_give_the_same_numbers() -> None:
     keys, content = plain.fold_rows(chunk, b"orders")
 
     assert fingerprint_of(EVERYTHING, "orders") == Fingerprint(4, keys, content)
+
+
+def test_without_the_kernel_the_plain_twin_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = importlib.util.find_spec("millstream.records.fingerprint")
+    assert spec is not None
+    assert spec.loader is not None
+    monkeypatch.setattr(_accel, "COMPILED", False)
+    fresh = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(fresh)
+
+    assert fresh.fold_rows is plain.fold_rows
 
 
 def test_the_numbers_are_those_that_were_stored_by_earlier_versions() -> None:
