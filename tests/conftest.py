@@ -1,4 +1,4 @@
-"""What all tests share: Hypothesis profiles.
+"""What all tests share: Hypothesis profiles, and signals as a terminal's programs have them.
 
 `HYPOTHESIS_PROFILE` picks one: dev (default), ci (reproducible) or night (long).
 """
@@ -6,8 +6,13 @@
 from __future__ import annotations
 
 import os
+import signal
 
 from hypothesis import HealthCheck, settings
+
+# A shell's background job has Ctrl-C ignored, and so would every process that a test starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Shared runners stall now and then; a slow example is not a wrong one.
 settings.register_profile("dev", deadline=None, max_examples=100, print_blob=True)
