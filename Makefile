@@ -14,6 +14,8 @@ ROUNDS ?= 100
 UNMEASURED := tests/simulation tests/integration/faults
 KILLS ?= 200
 SEED ?= 1
+# Tests start hundreds of interpreters. Without bytecode each would compile Millstream anew: a second.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup build demo test check lint types layers tidy unit interop fuzz simulate soak soak-spark bench generate format clean
 
@@ -106,4 +108,5 @@ format: setup ## Format the sources
 clean: ## Remove what builds and tests left behind
 	rm -rf build dist .coverage .coverage.* htmlcov .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	rm -rf .import_linter_cache src/*.egg-info
+	find src tests tools benchmarks -name __pycache__ -prune -exec rm -rf {} +
 	rm -f src/millstream/_accel/*.so src/millstream/_accel/*.c $(INSTALLED)

@@ -34,7 +34,16 @@ SOURCE, TARGET, GROUP = "source", "target", "transformers"
 PARTITIONS = 3
 WORKERS = 2
 SETTLE_MAX_MS = 120_000
-_SETTINGS = ("group.initial.rebalance.delay.ms=0", "offsets.topic.num.partitions=2")
+_SETTINGS = (
+    "group.initial.rebalance.delay.ms=0",
+    "offsets.topic.num.partitions=2",
+    # Members of the new protocol get from the broker what classic ones set for themselves: a killed
+    # worker is missed after six seconds, not after the default's 45.
+    "group.consumer.min.session.timeout.ms=6000",
+    "group.consumer.session.timeout.ms=6000",
+    "group.consumer.min.heartbeat.interval.ms=500",
+    "group.consumer.heartbeat.interval.ms=500",
+)
 
 
 @dataclass(frozen=True, slots=True)
