@@ -38,6 +38,8 @@ _LOGICAL: Final[dict[str, T.DataType]] = {
     "date": T.DateType(),
     "timestamp-millis": T.TimestampType(),
     "timestamp-micros": T.TimestampType(),
+    "local-timestamp-millis": T.TimestampNTZType(),
+    "local-timestamp-micros": T.TimestampNTZType(),
     "uuid": T.StringType(),
 }
 _WIDER: Final = (
@@ -82,7 +84,12 @@ def avro_type(schema: str) -> T.StructType:
         written = json.loads(schema)
     except ValueError as error:
         raise InvalidArgument(f"the Avro schema is no JSON: {error}") from error
-    found = _Types().of(written, 0)
+    try:
+        found = _Types().of(written, 0)
+    except (AttributeError, TypeError) as error:
+        raise InvalidArgument(f"the Avro schema is not well formed: {schema[:80]}") from error
+    except KeyError as error:
+        raise InvalidArgument(f"a part of the Avro schema lacks {error}") from error
     if not isinstance(found, T.StructType):
         raise InvalidArgument("the Avro schema is no record, so it has no columns")
     return found

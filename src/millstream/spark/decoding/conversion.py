@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any, TypeAlias
 from uuid import UUID
@@ -30,6 +30,10 @@ def converter(wanted: pa.DataType) -> Converter:
         return lambda value: (
             None if value is None else [(key, item(each)) for key, each in value.items()]
         )
+    if pa.types.is_integer(wanted):
+        return _or_none(_integer_converter(wanted))
+    if pa.types.is_timestamp(wanted) and wanted.tz is None:
+        return _same
     for applies, convert in _SCALARS:
         if applies(wanted):
             return _or_none(convert)
@@ -63,6 +67,27 @@ def _list(value: Any) -> list[Any]:
     return value
 
 
+def _integer_converter(wanted: pa.DataType) -> Converter:
+    """Whole numbers: Arrow would cut off a fraction. Avro has times of the day as such numbers."""
+    microseconds = 1_000 if wanted.bit_width <= 32 else 1
+
+    def convert(value: Any) -> int:
+        if isinstance(value, time):
+            seconds = (value.hour * 60 + value.minute) * 60 + value.second
+            return (seconds * 1_000_000 + value.microsecond) // microseconds
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise TypeError(f"{value!r} is no whole number")
+        return value
+
+    return convert
+
+
+def _float(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        raise TypeError(f"{value!r} is no number")
+    return float(value)
+
+
 def _timestamp(value: Any) -> datetime:
     moment = value if isinstance(value, datetime) else datetime.fromisoformat(value)
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
@@ -90,6 +115,7 @@ _SCALARS: tuple[tuple[Callable[[pa.DataType], bool], Converter], ...] = (
     (pa.types.is_timestamp, _timestamp),
     (pa.types.is_date, _date),
     (pa.types.is_decimal, _decimal),
+    (pa.types.is_floating, _float),
     (pa.types.is_binary, _bytes),
     (pa.types.is_string, _text),
 )

@@ -7,6 +7,7 @@ them twice.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from millstream.client.producer.config import ProducerConfig
@@ -24,6 +25,8 @@ PLACE_COLUMNS: Final = ("key", "topic", "partition", "offset", "timestamp", "hea
 """What a dead letter tells of the record beside its value."""
 
 _ERROR_TYPE: Final = "millstream.errors.SerializationFailed"
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 def bury(batch: pa.RecordBatch, faults: Faults, topic: str, client: Mapping[str, str]) -> None:
@@ -53,7 +56,7 @@ def _headers(record: Mapping[str, Any], cause: str) -> list[tuple[str, bytes | N
         attempt.TOPIC: record["topic"],
         attempt.PARTITION: str(record["partition"]),
         attempt.OFFSET: str(record["offset"]),
-        attempt.TIMESTAMP: str(int(record["timestamp"].timestamp() * 1000)),
+        attempt.TIMESTAMP: str((record["timestamp"] - _EPOCH) // _MILLISECOND),
         attempt.FAILURES: "1",
         attempt.ERROR_TYPE: _ERROR_TYPE,
         attempt.ERROR_MESSAGE: cause,

@@ -170,7 +170,8 @@ def _error_column(raw: pa.Array, faults: Faults) -> pa.Array:
 def _without(batch: pa.RecordBatch, faults: Faults) -> pa.RecordBatch:
     if not faults:
         return batch
-    return batch.take(pa.array([row for row in range(batch.num_rows) if row not in faults]))
+    kept = [row for row in range(batch.num_rows) if row not in faults]
+    return batch.take(pa.array(kept, pa.int64()))
 
 
 def _given_type(schema: StructType | None) -> StructType | None:

@@ -25,7 +25,10 @@ _DEPTH_MAX: Final = 32
 
 def json_schema_type(schema: str) -> T.StructType:
     """The columns of an object's schema."""
-    document = json.loads(schema)
+    try:
+        document = json.loads(schema)
+    except ValueError as error:
+        raise InvalidArgument(f"the JSON schema is no JSON: {error}") from error
     found = _type_of(document, document, 0)
     if not isinstance(found, T.StructType):
         raise InvalidArgument("the JSON schema is not of an object, so it has no columns")
@@ -35,6 +38,8 @@ def json_schema_type(schema: str) -> T.StructType:
 def _type_of(schema: Any, root: Any, depth: int) -> T.DataType:
     if depth > _DEPTH_MAX:
         raise InvalidArgument(f"the JSON schema is nested more than {_DEPTH_MAX} deep")
+    if not isinstance(schema, dict):
+        raise _has_no_type(schema)
     if "$ref" in schema:
         return _type_of(_referred(schema["$ref"], root), root, depth + 1)
     kinds = schema.get("type")
@@ -59,16 +64,24 @@ def _type_of(schema: Any, root: Any, depth: int) -> T.DataType:
             return _BY_FORMAT.get(schema.get("format", ""), _SIMPLE["string"])
         case [str(name)] if name in _SIMPLE:
             return _SIMPLE[name]
-    raise InvalidArgument(
+    raise _has_no_type(schema)
+
+
+def _has_no_type(schema: Any) -> InvalidArgument:
+    return InvalidArgument(
         f"the JSON schema has no type for Spark at {json.dumps(schema)[:80]}; "
         "give the columns as valueSchema"
     )
 
 
-def _referred(reference: str, root: Any) -> Any:
-    if not reference.startswith("#/"):
-        raise InvalidArgument(f"the JSON schema refers to {reference}; give valueSchema instead")
-    found = root
-    for part in reference.removeprefix("#/").split("/"):
-        found = found[part]
+def _referred(reference: Any, root: Any) -> Any:
+    begin, *parts = str(reference).split("/")
+    found = root if begin == "#" else None
+    for part in parts:
+        found = found.get(part) if isinstance(found, dict) else None
+    if found is None:
+        raise InvalidArgument(
+            f"the JSON schema refers to {reference}, which it does not have; give valueSchema "
+            "instead"
+        )
     return found

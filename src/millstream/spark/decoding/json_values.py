@@ -1,13 +1,16 @@
 """JSON to columns: a whole batch in one call of Arrow's reader, the odd records one by one.
 
 Arrow's reader takes documents one after another and gives up at the first that is wrong. So a batch
-goes to it in one piece; only if that fails are the documents looked at singly. Which way a record
-went never shows in the result: what the first way takes, the second takes too.
+goes to it in one piece; only if that fails are the documents looked at singly, and the rest goes to
+it again, as it is. Which way a record went never shows in the result: what the first way takes, the
+others take too, and they give the same.
 """
 
 from __future__ import annotations
 
 import json
+from decimal import Decimal
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -30,7 +33,7 @@ class JsonValues(ValueFormat):
         """`frame_bytes` is how much stands before each document: 5 with a schema registry."""
         self._type = arrow_type
         self._frame_bytes = frame_bytes
-        self._loads, self._dumps = _json_package()
+        self._loads = _json_loads(keeps_decimals=_has_decimal(arrow_type))
         self._convert = converter(arrow_type)
         self._schema = pa.schema([_readable(field) for field in arrow_type])
         self._is_readable = _is_readable(arrow_type)
@@ -74,23 +77,22 @@ class JsonValues(ValueFormat):
     def _read_singly(self, values: pa.Array) -> tuple[pa.Array, Faults]:
         """Find what is no JSON, then halve the rest until what does not fit stands alone."""
         faults: Faults = {}
-        texts: list[bytes | None] = []
+        documents: list[bytes] = []
+        rows: list[int] = []
+        places: list[int | None] = [None] * len(values)
         for index, value in enumerate(values.to_pylist()):
             try:
-                document = self._loads(value)
+                document = self._loads(value.decode())
                 if document is not None and not isinstance(document, dict):
                     raise TypeError(f"{type(document).__name__} instead of an object")  # noqa: TRY301
             except Exception as error:
                 faults[index] = cause_of(error)
-                document = None
-            # Written anew: without spaces around it and names that come twice.
-            texts.append(None if document is None else self._dumps(document))
-        present = [index for index, text in enumerate(texts) if text is not None]
-        documents = [text for text in texts if text is not None]
-        decoded = self._halve(documents, present, faults)
-        places: list[int | None] = [None] * len(texts)
-        for position, index in enumerate(present):
-            places[index] = position
+                continue
+            if document is not None:
+                places[index] = len(rows)
+                documents.append(value)
+                rows.append(index)
+        decoded = self._halve(documents, rows, faults)
         return decoded.take(pa.array(places, pa.int64())), faults
 
     def _halve(self, documents: list[bytes], rows: list[int], faults: Faults) -> pa.Array:
@@ -98,10 +100,9 @@ class JsonValues(ValueFormat):
             return pa.nulls(0, self._type)
         try:
             return self._read_text(pa.py_buffer(b"\n".join(documents)))
-        except (pa.ArrowException, ValueError) as error:
+        except (pa.ArrowException, ValueError):
             if len(documents) == 1:
-                faults[rows[0]] = cause_of(error)
-                return pa.nulls(1, self._type)
+                return self._read_one(documents[0], rows[0], faults)
         middle = len(documents) // 2
         halves = (
             self._halve(documents[:middle], rows[:middle], faults),
@@ -109,8 +110,15 @@ class JsonValues(ValueFormat):
         )
         return pa.concat_arrays(halves)
 
+    def _read_one(self, document: bytes, row: int, faults: Faults) -> pa.Array:
+        """A document that Arrow's reader does not take: it may only have a name twice."""
+        decoded, found = decode_each([document], self._decode_one, self._type)
+        if found:
+            faults[row] = found[0]
+        return decoded
+
     def _decode_one(self, value: bytes) -> Any:
-        return self._convert(self._loads(value))
+        return self._convert(self._loads(value.decode()))
 
 
 def _joined(values: pa.Array) -> pa.Buffer:
@@ -141,9 +149,19 @@ def _is_readable(wanted: pa.DataType) -> bool:
     return not (pa.types.is_map(wanted) or pa.types.is_binary(wanted))
 
 
-def _json_package() -> tuple[Any, Any]:
+def _has_decimal(wanted: pa.DataType) -> bool:
+    if pa.types.is_map(wanted):
+        return _has_decimal(wanted.item_type)
+    if pa.types.is_nested(wanted):
+        return any(_has_decimal(wanted.field(at).type) for at in range(wanted.num_fields))
+    return bool(pa.types.is_decimal(wanted))
+
+
+def _json_loads(*, keeps_decimals: bool) -> Any:
+    if keeps_decimals:  # A float would not keep their digits.
+        return partial(json.loads, parse_float=Decimal)
     if find_spec("orjson") is not None:
         import orjson
 
-        return orjson.loads, orjson.dumps
-    return json.loads, lambda document: json.dumps(document).encode()
+        return orjson.loads
+    return json.loads

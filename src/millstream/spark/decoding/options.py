@@ -148,7 +148,10 @@ class DecodingOptions:
             import base64
 
             return base64.b64encode(content).decode("ascii")
-        return content.decode("utf-8")
+        try:
+            return content.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise InvalidArgument(f"valueSchemaFile={path}: it is no UTF-8: {error}") from error
 
 
 OPTION_NAMES: Final = tuple(each.name for each in keys_of(DecodingOptions).values())

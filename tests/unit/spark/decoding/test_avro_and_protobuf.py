@@ -261,3 +261,27 @@ def test_a_json_schema_of_a_registry_gives_the_columns() -> None:
 def test_json_schemas_without_columns_are_told(schema: str, says: str) -> None:
     with pytest.raises(InvalidArgument, match=says):
         json_schema_type(schema)
+
+
+@pytest.mark.parametrize(
+    ("kind", "logical", "expected"),
+    [
+        ("int", "time-millis", 1_500),
+        ("long", "time-micros", 1_500),
+        ("long", "local-timestamp-millis", datetime(1970, 1, 1, 0, 0, 1, 500_000)),  # noqa: DTZ001
+        ("long", "local-timestamp-micros", datetime(1970, 1, 1, 0, 0, 0, 1_500)),  # noqa: DTZ001
+    ],
+)
+def test_times_of_day_are_numbers_and_local_times_have_no_zone(
+    kind: str, logical: str, expected: object
+) -> None:
+    schema = {"type": "record", "name": "R", "fields": [{"name": "t", "type": kind}]}
+    data = io.BytesIO()
+    fastavro.schemaless_writer(data, fastavro.parse_schema(schema), {"t": 1_500})
+    schema["fields"] = [{"name": "t", "type": {"type": kind, "logicalType": logical}}]
+    decoder = make_decoder({"valueFormat": "avro", "valueSchema": json.dumps(schema)})
+    assert decoder is not None
+
+    batch = decoder.decode(pa.record_batch({"value": pa.array([data.getvalue()], pa.binary())}))
+
+    assert batch.column("value").to_pylist() == [{"t": expected}]

@@ -81,6 +81,16 @@ def test_drop_leaves_bad_records_out() -> None:
     assert [field.name for field in decoder.fields] == ["value"]
 
 
+def test_a_batch_of_nothing_but_bad_records_becomes_empty() -> None:
+    decoder = make_decoder({**JSON, "onDecodeError": "drop"})
+    assert decoder is not None
+
+    batch = decoder.decode(batch_of(b"bad", b"worse"))
+
+    assert batch.num_rows == 0
+    assert batch.schema == decoder.decode(batch_of(b'{"id":1}')).schema
+
+
 def test_fail_says_where_and_how_to_go_on() -> None:
     decoder = make_decoder({**JSON, "onDecodeError": "fail"})
     assert decoder is not None
@@ -110,6 +120,21 @@ def test_dead_letters_carry_cause_and_place(monkeypatch: pytest.MonkeyPatch) -> 
     assert headers["millstream.retry.offset"] == b"1"
     assert headers["millstream.retry.timestamp"] == b"1000"
     assert headers["millstream.retry.error.message"]
+
+
+def test_a_dead_letter_has_the_record_s_time_to_the_millisecond(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sent: list[tuple[Any, ...]] = []
+    monkeypatch.setattr("millstream.spark.producers.borrowed", lambda settings: _Fake(sent))
+    times = (4_252_207_844, 8_553_340_438)  # Seconds as a float would cut these.
+    batch = batch_of(*[b"bad"] * len(times)).set_column(
+        5, "timestamp", pa.array([each * 1000 for each in times], pa.timestamp("us", "UTC"))
+    )
+
+    dead_letters.bury(batch, dict.fromkeys(range(len(times)), "why"), "dead", {})
+
+    assert [int(headers["millstream.retry.timestamp"]) for *_, headers in sent] == [*times]
 
 
 def test_dead_letters_are_written_with_the_shared_settings_only() -> None:
@@ -148,6 +173,11 @@ class _Fake:
         ({**JSON, "onDecodeError": "deadLetter"}, "need each other"),
         ({**JSON, "deadLetterTopic": "x"}, "need each other"),
         ({"valueFormat": "json", "valueSchemaFile": "/no/such"}, "No such file"),
+        ({**JSON, "valueSchema": '{"type":'}, "the JSON schema is no JSON"),
+        ({**JSON, "valueSchema": '{"properties": {"a": true}, "type": "object"}'}, "no type for"),
+        ({**JSON, "valueSchema": '{"$ref": "#/no/where"}'}, "refers to #/no/where"),
+        ({"valueFormat": "avro", "valueSchema": "7"}, "the Avro schema is not well formed: 7"),
+        ({"valueFormat": "avro", "valueSchema": '{"type": "array"}'}, "lacks 'items'"),
     ],
 )
 def test_faulty_options_say_what_is_wrong(options: dict[str, str], says: str) -> None:
@@ -164,3 +194,11 @@ def test_a_schema_may_be_in_a_file(tmp_path: Path) -> None:
     assert decoder is not None
     assert decoder.fields[0].dataType == parse_ddl("id BIGINT")
     assert "valueSchemaFile" in OPTION_NAMES
+
+
+def test_a_schema_file_that_is_no_text_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "schema.ddl"
+    path.write_bytes(b"\xff\xfe")
+
+    with pytest.raises(InvalidArgument, match=r"valueSchemaFile=.*schema\.ddl: .*no UTF-8"):
+        make_decoder({"valueFormat": "json", "valueSchemaFile": str(path)})

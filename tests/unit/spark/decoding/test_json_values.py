@@ -92,6 +92,25 @@ def test_odd_but_right_documents_are_read(odd: bytes) -> None:
     assert batch.column("_error").null_count == 2
 
 
+@pytest.mark.parametrize("others", ["", ", m MAP<STRING, INT>"])
+@pytest.mark.parametrize("neighbour", [b'{"n":1}', b"bad"])
+def test_a_long_decimal_keeps_its_digits_whatever_stands_beside_it(
+    others: str, neighbour: bytes
+) -> None:
+    batch = decode([b' {"n": 123456789012345678.12}', neighbour], "n DECIMAL(38, 2)" + others)
+
+    assert batch.column("value")[0].as_py()["n"] == Decimal("123456789012345678.12")
+
+
+@pytest.mark.parametrize("others", ["", ", m MAP<STRING, INT>"])
+@pytest.mark.parametrize("bad", [b'{"i":1.5}', b'{"i":true}', b'{"d":true}', b'{"d":"1"}'])
+def test_a_number_of_another_kind_is_a_fault_and_not_cut(others: str, bad: bytes) -> None:
+    batch = decode([bad], "i INT, d DOUBLE" + others)
+
+    assert batch.column("value")[0].as_py() is None
+    assert batch.column("_error")[0].as_py()["cause"]
+
+
 def test_tombstones_and_null_documents_are_null_without_an_error() -> None:
     batch = decode([None, b'{"id":1}', b"null", None])
 
