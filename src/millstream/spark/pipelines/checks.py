@@ -17,10 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
     from millstream.spark.pipelines.definition import Pipeline, View
-from millstream.spark.pipelines.libraries import Library
+    from millstream.spark.pipelines.libraries import Library
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-_PIPELINE_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}", re.ASCII)
+_PIPELINE_NAME: Final = re.compile(r"(?!\.+$)[A-Za-z0-9._-]{1,100}", re.ASCII)
+"""A name of nothing but dots would be another directory."""
 
 
 def check_pipeline(

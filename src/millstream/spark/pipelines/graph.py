@@ -21,7 +21,7 @@ from millstream.spark.pipelines.expectation import DEAD_LETTER
 from millstream.spark.pipelines.topics import TopicSink, TopicSource
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from millstream.spark.pipelines.definition import Pipeline, View
 
@@ -112,20 +112,28 @@ def stages(pipeline: Pipeline) -> list[list[str]]:
     A query that reads a topic comes after those of the same pipeline that write it: a run that
     ends when all available data is done takes them one stage after the other.
     """
-    reads, writes = {}, {}
+    reads: dict[str, list[TopicSource]] = {}
+    writes: dict[str, Collection[str]] = {}
     for name, sink in pipeline.sinks.items():
         reads[name] = _topics_read(pipeline, sink.from_)
-        writes[name] = {sink.topic} if isinstance(sink, TopicSink) else set()
+        topic = sink.topic if isinstance(sink, TopicSink) else None
+        writes[name] = () if topic is None else (topic,)
     for name, topics in dead_letter_topics(pipeline).items():
         reads[name + DEAD_SUFFIX] = _topics_read(pipeline, name)
-        writes[name + DEAD_SUFFIX] = set(topics)
+        writes[name + DEAD_SUFFIX] = topics
     waiting = list(reads)
     ordered = []
     while waiting:
         ready = [
             name
             for name in waiting
-            if not any(writes[other] & reads[name] for other in waiting if other != name)
+            if not any(
+                source.reads(topic)
+                for other in waiting
+                if other != name
+                for topic in writes[other]
+                for source in reads[name]
+            )
         ]
         # Topics may go round in a circle; then there is no first one.
         ordered.append(ready or waiting)
@@ -133,13 +141,9 @@ def stages(pipeline: Pipeline) -> list[list[str]]:
     return ordered
 
 
-def _topics_read(pipeline: Pipeline, dataset: str) -> set[str | None]:
-    found: set[str | None] = set()
-    for each in pipeline.upstream_of(dataset):
-        source = pipeline.sources.get(each)
-        if isinstance(source, TopicSource):
-            found |= set(source.topic)
-    return found
+def _topics_read(pipeline: Pipeline, dataset: str) -> list[TopicSource]:
+    sources = (pipeline.sources.get(each) for each in pipeline.upstream_of(dataset))
+    return [each for each in sources if isinstance(each, TopicSource)]
 
 
 def _source_detail(pipeline: Pipeline, name: str) -> str:

@@ -42,7 +42,7 @@ class OffsetsOfQuery:
             offsets = {
                 TopicPartition(topic, int(partition)): offset
                 for topic, partitions in ends.items()
-                if any(each.pattern is not None or topic in each.topic for each in sources)
+                if any(each.reads(topic) for each in sources)
                 for partition, offset in partitions.items()
             }
             if offsets:

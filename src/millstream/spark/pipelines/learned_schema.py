@@ -26,7 +26,7 @@ def learned_schema(kept_in: str, read: Callable[[], Any]) -> StructType:
     from pyspark.errors import AnalysisException
     from pyspark.sql.types import StructType
 
-    if "://" in kept_in:
+    if ":/" in kept_in and not Path(kept_in).is_absolute():
         raise InvalidArgument(
             "`schema: inferred` is kept in the pipeline's storage, which is no directory here: "
             f"{kept_in}; give the columns instead"

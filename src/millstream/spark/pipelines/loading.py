@@ -84,6 +84,7 @@ class _Loader:
         return dataclasses.replace(
             made,
             storage=context.path(made.storage),
+            checkpoints=None if made.checkpoints is None else context.path(made.checkpoints),
             sources=_placed(made.sources, context),
             views=self._with_library(made.views),
             sinks=_placed(made.sinks, context),
@@ -179,14 +180,23 @@ class _Loader:
         patterns: Any = Reading().value(tuple[str, ...], given[1], "`libraries`")
         paths: list[Path] = []
         for pattern in patterns if isinstance(patterns, tuple) else ():
-            matches = sorted(self._directory.glob(pattern))
-            if not matches:
-                self.reading.fault(given[1].place, f"there is no library {pattern!r}")
+            matches = self._matches(pattern, given[1].place)
             paths += [each for each in matches if each.is_file() and each not in paths]
         for path in paths:
             self.library.add(path, os.path.relpath(path, Path.cwd()))
         self.reading.faults += self.library.faults
         return tuple(paths)
+
+    def _matches(self, pattern: str, place: Place) -> list[Path]:
+        try:
+            matches = sorted(self._directory.glob(pattern))
+        except (IndexError, NotImplementedError, ValueError) as error:
+            problem = f"library {pattern!r}: give a path from the definition on, or a pattern"
+            self.reading.fault(place, f"{problem}: {error}")
+            return []
+        if not matches:
+            self.reading.fault(place, f"there is no library {pattern!r}")
+        return matches
 
     def _with_library(self, given: Mapping[str, View]) -> dict[str, View]:
         """The views of the file and those of the libraries, each with what it is made from."""

@@ -10,6 +10,7 @@ import importlib.util
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 from millstream.errors import InvalidPipeline
 
@@ -40,7 +41,8 @@ def import_libraries(paths: Iterable[Path]) -> dict[str, Any]:
 
 
 def _import(path: Path) -> ModuleType:
-    name = f"{_PREFIX}{path.stem}"
+    # By its path: files of the same name in two directories are two modules.
+    name = f"{_PREFIX}{path.stem}_{crc32(bytes(path)):08x}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
@@ -61,7 +63,8 @@ def _own_modules(directories: list[str]) -> dict[str, ModuleType]:
     found = {}
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
-        if file and str(Path(file).parent) in directories:
+        # The program that runs the pipeline may lie beside them, and is running.
+        if name != "__main__" and file and str(Path(file).parent) in directories:
             found[name] = module
     return found
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 _METADATA: Final = "millstream.pipelines.setting"
 _REQUIRED: Final[Any] = object()
+_ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _INTERVAL: Final = re.compile(
     r"(\d+(\.\d+)?\s*(millisecond|second|minute|hour|day|week)s?\s*)+", re.IGNORECASE
 )
@@ -66,7 +68,7 @@ class Context:
 
     def path(self, given: str) -> str:
         """A path of the definition, which is relative to its file; an address stays as it is."""
-        if "://" in given or Path(given).is_absolute():
+        if _ADDRESS.match(given) or Path(given).is_absolute():
             return given
         return str(self.directory / given)
 
@@ -149,12 +151,14 @@ def an_interval(value: Any) -> str | None:
 
 
 def not_negative(value: Any) -> str | None:
-    """The value is 0 or above."""
-    return None if value >= 0 else f"{value!r} is below 0"
+    """The value is 0 or above, and has an end."""
+    return None if 0 <= value < math.inf else f"{value!r} is below 0 or without end"
 
 
 def positive(value: Any) -> str | None:
-    """The value is above 0."""
+    """The value is above 0, and has an end."""
+    if value == math.inf:
+        return f"{value!r} is not a number with an end"
     return None if value > 0 else f"{value!r} is not above 0"
 
 

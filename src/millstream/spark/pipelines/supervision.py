@@ -33,6 +33,9 @@ class QueryState(Enum):
 _ENDS: Final = frozenset({QueryState.FINISHED, QueryState.STOPPED, QueryState.FAILED})
 
 
+_DOUBLINGS_MAX: Final = 64
+
+
 class QuerySupervisor:
     """The life of one query."""
 
@@ -86,8 +89,12 @@ class QuerySupervisor:
             return
         self.state = QueryState.BACKING_OFF
         self.restarts += 1
-        doubled = self._restart.backoff * 2 ** (self._failures_in_a_row - 1)
-        self._due_ms = now_ms + int(min(doubled, self._restart.backoff_max) * 1000)
+        self._due_ms = now_ms + int(self._backoff_s() * 1000)
+
+    def _backoff_s(self) -> float:
+        # More doublings lead nowhere, and too many to no float.
+        doublings = min(self._failures_in_a_row - 1, _DOUBLINGS_MAX)
+        return min(self._restart.backoff * float(1 << doublings), self._restart.backoff_max)
 
     def finished(self) -> None:
         """It did all that was there."""

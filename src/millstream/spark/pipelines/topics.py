@@ -7,6 +7,7 @@ that are absent are created when the sink starts.
 from __future__ import annotations
 
 import dataclasses
+import re
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -98,6 +99,12 @@ class TopicSource(Source):
             _parse_source(self.reader_options(self.is_streaming), self.is_streaming)
         except InvalidArgument as error:
             yield str(error)
+
+    def reads(self, topic: str) -> bool:
+        """Whether a topic is among those it reads."""
+        if self.pattern is None:
+            return topic in self.topic
+        return re.fullmatch(self.pattern, topic) is not None
 
     def reader_options(self, streaming: bool) -> dict[str, str]:
         """The options as the format has them."""

@@ -7,7 +7,7 @@ equal keys win in silence.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from millstream.errors import MillstreamError
 from millstream.spark.pipelines.schema import Fault, Place
@@ -16,6 +16,9 @@ from millstream.spark.pipelines.variables import substitute
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
+
+
+_TOO_DEEP: Final = "it is nested too deep, or an alias stands for itself"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +64,15 @@ def parse_yaml(
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:
         return None, [_syntax_fault(error, file)]
+    except RecursionError:
+        return None, [Fault(Place(file, 1, 1), _TOO_DEEP)]
     if root is None:
         return None, [Fault(Place(file, 1, 1), "the file is empty")]
     reader = _Reader(file, environment)
-    return reader.tree(root), reader.faults
+    try:
+        return reader.tree(root), reader.faults
+    except RecursionError:
+        return None, [Fault(Place(file, 1, 1), _TOO_DEEP)]
 
 
 def _syntax_fault(error: Any, file: str) -> Fault:

@@ -71,6 +71,15 @@ def test_all_faults_are_told_in_the_order_of_the_file(tmp_path: Path) -> None:
         ("configuration: {a: [b]}", "must be a text, not what is here"),
         ("configuration: {a: f(b, c)}", "has no value; within braces, put a text that has a"),
         ("storage: ", "must be a text, not what is here"),
+        ("configuration: &all {x: *all}", "nested too deep, or an alias stands for itself"),
+        ("[" * 5000 + "]" * 5000, "nested too deep"),
+        ("libraries: [/etc/hosts]", "library '/etc/hosts': give a path from the definition on"),
+        ("libraries: ['']", "library '': give a path from the definition on"),
+        ("libraries: [.]", "library '.'"),
+        ("libraries: ['**a/*.py']", "library '**a/*.py'"),
+        ("restart: {backoff: .inf}", "`backoff` of `restart` of the pipeline: inf is not"),
+        ("name: ..", "becomes part of topics and groups"),
+        ("name: a\nsinks: {'..': {format: console, from: a}}", "sink '..': use letters"),
     ],
 )
 def test_a_file_that_is_wrong_as_a_whole(tmp_path: Path, given: str, problem: str) -> None:

@@ -76,6 +76,12 @@ def test_what_reads_a_topic_comes_after_what_writes_it(tmp_path: Path) -> None:
     assert stages(defined(tmp_path, TEXT)) == [["import"], ["totals", "shown", "checked.dead"]]
 
 
+def test_what_reads_topics_by_a_pattern_comes_after_them_too(tmp_path: Path) -> None:
+    text = TEXT.replace("topic: orders}\n  prices", "pattern: 'ord.*'}\n  prices")
+
+    assert stages(defined(tmp_path, text))[0] == ["import"]
+
+
 def test_a_circle_of_topics_has_no_first(tmp_path: Path) -> None:
     text = SMALL.replace("topic: copies", "topic: orders") + (
         "  back: {from: raw, format: topic, topic: orders}\n"

@@ -17,7 +17,7 @@ from millstream.spark.pipelines.definition import (
 )
 from millstream.spark.pipelines.loading import load
 from millstream.spark.pipelines.topics import TopicSink, TopicSource
-from tests.unit.spark.pipelines.project import defined, write
+from tests.unit.spark.pipelines.project import SMALL, defined, write
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -190,3 +190,15 @@ def test_a_file_that_is_no_text_is_told(tmp_path: Path) -> None:
 
     with pytest.raises(InvalidPipeline, match="cannot be read"):
         load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [("mine", "{}/mine"), ("/mine", "/mine"), ("hdfs://h/c", "hdfs://h/c"), ("file:/c", "file:/c")],
+)
+def test_checkpoints_are_where_the_definition_is_wherever_it_is_run_from(
+    tmp_path: Path, given: str, kept: str
+) -> None:
+    pipeline = defined(tmp_path, f"{SMALL}checkpoints: {given}\n")
+
+    assert pipeline.checkpoints == kept.format(tmp_path)

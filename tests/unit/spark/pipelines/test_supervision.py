@@ -29,6 +29,17 @@ def test_restarts_wait_twice_as_long_each_time_and_not_too_long() -> None:
     assert query.restarts == 3
 
 
+def test_it_may_be_restarted_for_ever() -> None:
+    query = QuerySupervisor("q", Restart(limit=10_000, backoff=1.0, backoff_max=3.0))
+
+    for _ in range(5_000):
+        query.started(0)
+        query.failed("down", 0)
+
+    assert query.state is QueryState.BACKING_OFF
+    assert query.is_due(3_000)
+
+
 def test_it_gives_up_after_the_limit() -> None:
     query = QuerySupervisor("q", RESTART)
 

@@ -82,7 +82,7 @@ class StagingArea:
 def _opened(address: str) -> tuple[fs.FileSystem, str]:
     from pyarrow import fs
 
-    if "://" in address:
+    if ":/" in address and not address.startswith("/"):
         files, path = fs.FileSystem.from_uri(address)
         return files, path
     return fs.LocalFileSystem(), address
