@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.integration
 
 
+def forget_commit(checkpoint: Path, batch: int) -> None:
+    """Take a batch out of a checkpoint's log of commits."""
+    for name in (str(batch), f".{batch}.crc"):
+        (checkpoint / "commits" / name).unlink(missing_ok=True)
+
+
 class Job:
     """A stream of files to a topic, run until there is nothing left to do."""
 
@@ -61,8 +67,7 @@ class Job:
 
     def forget_commit(self, batch: int) -> None:
         """As if the driver had died before it noted that a batch is done."""
-        for name in (str(batch), f".{batch}.crc"):
-            (self._home / "checkpoint" / "commits" / name).unlink(missing_ok=True)
+        forget_commit(self._home / "checkpoint", batch)
 
     def committed(self) -> list[str]:
         """What readers see."""
