@@ -10,6 +10,7 @@ import os
 import signal
 import tempfile
 import time
+from contextlib import suppress
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -308,10 +309,13 @@ def _has_ended(directory: StateDirectory, timeout_s: float) -> bool:
 
 
 def _kill(directory: StateDirectory) -> None:
-    told = directory.read_status() or {}
-    if told.get("host") not in (None, os.uname().nodename):
-        raise CommandFailed(f"it runs on {told['host']}; end process {told['pid']} there")
-    os.kill(int(told["pid"]), signal.SIGKILL)
+    owner = directory.owner()
+    if owner is None:
+        return
+    if owner.host != os.uname().nodename:
+        raise CommandFailed(f"it runs on {owner.host}; end process {owner.pid} there")
+    with suppress(ProcessLookupError):
+        os.kill(owner.pid, signal.SIGKILL)
     _has_ended(directory, _STOP_TIMEOUT_S)
 
 

@@ -19,6 +19,7 @@ from millstream.cli.output import show_json_line
 from millstream.cli.pipeline_view import LiveTable, PlainLines
 from millstream.clock import SystemClock
 from millstream.spark.pipelines.runner import RunResult, StopSwitch, run
+from millstream.spark.pipelines.state_directory import StateDirectory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -71,6 +72,7 @@ def run_pipeline(
     as_json: bool,
 ) -> None:
     """Run it and say how it went."""
+    StateDirectory(pipeline.storage).require_free()  # Said before Spark takes its time to start.
     stop = StopSwitch()
     with (
         spark_session(pipeline, master, settings, is_quiet=as_json) as spark,

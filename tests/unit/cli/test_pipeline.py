@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import signal
@@ -14,7 +13,6 @@ from millstream.cli import pipeline as module
 from millstream.cli import pipeline_run
 from millstream.cli.app import run
 from millstream.cli.faults import ExitCode
-from millstream.cli.pipeline_view import LiveTable, PlainLines, cells
 from millstream.spark.pipelines.definition import Restart
 from millstream.spark.pipelines.progress import BatchProgress
 from millstream.spark.pipelines.runner import RunResult, StopSwitch
@@ -212,7 +210,7 @@ def test_stop_by_force(pipeline: Run, example: Path, monkeypatch: pytest.MonkeyP
     directory = StateDirectory(example / "state")
     held = directory.held()
     held.__enter__()
-    directory.write_status({**STATUS, "host": os.uname().nodename, "state": "running"})
+    directory.write_status(STATUS)  # Of an earlier run, whose number may be another's by now.
     killed = []
 
     def kill(pid: int, number: int) -> None:
@@ -222,18 +220,44 @@ def test_stop_by_force(pipeline: Run, example: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("millstream.cli.pipeline.os.kill", kill)
     told = as_json(pipeline("stop", example, "--timeout", "0", "--force", "--json"))
 
-    assert killed == [(4711, signal.SIGKILL)]
+    assert killed == [(os.getpid(), signal.SIGKILL)]
     assert told["stopped"] is True
 
 
 def test_a_process_of_another_machine_cannot_be_forced(pipeline: Run, example: Path) -> None:
     directory = StateDirectory(example / "state")
     with directory.held():
-        directory.write_status({**STATUS, "host": "elsewhere"})
+        (directory.path / "lock").write_text('{"pid": 4711, "host": "elsewhere"}')
         code, _, err = pipeline("stop", example, "--timeout", "0", "--force")
 
     assert code == ExitCode.FAILED
     assert "it runs on elsewhere; end process 4711 there" in err
+
+
+def test_a_process_that_is_gone_when_it_is_forced(
+    pipeline: Run, example: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = StateDirectory(example / "state").held()
+    held.__enter__()
+
+    def kill(pid: int, number: int) -> None:
+        held.__exit__(None, None, None)
+        raise ProcessLookupError
+
+    monkeypatch.setattr("millstream.cli.pipeline.os.kill", kill)
+
+    assert pipeline("stop", example, "--timeout", "0", "--force")[0] == ExitCode.OK
+
+
+def test_a_second_run_is_refused_before_spark_starts(
+    pipeline: Run, example: Path, spark: dict[str, Any]
+) -> None:
+    with StateDirectory(example / "state").held():
+        code, _, err = pipeline("run", example)
+
+    assert code == ExitCode.FAILED
+    assert f"process {os.getpid()} runs this pipeline" in err
+    assert not spark
 
 
 # A run, with a Spark that is none.
@@ -260,8 +284,7 @@ def spark(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return asked
 
 
-def batch(number: int = 2, lag: int | None = 3, late: int = 0) -> BatchProgress:
-    return BatchProgress(number, "", 10, 5.0, 20.0, 500, lag, None, 4, late)
+BATCH = BatchProgress(2, "", 10, 5.0, 20.0, 500, 3, None, 4, 0)
 
 
 def fake_run(*_: Any, **options: Any) -> RunResult:
@@ -269,8 +292,8 @@ def fake_run(*_: Any, **options: Any) -> RunResult:
     watcher = options["watcher"]
     query.started(0)
     watcher.changed(query)
-    query.progressed(batch())
-    watcher.progressed(query, batch())
+    query.progressed(BATCH)
+    watcher.progressed(query, BATCH)
     query.failed("no broker", 0)
     watcher.changed(query)
     watcher.looked({"totals": query})
@@ -342,45 +365,3 @@ def test_handlers_of_signals_are_put_back() -> None:
         assert signal.getsignal(signal.SIGTERM) is not before
 
     assert signal.getsignal(signal.SIGTERM) is before
-
-
-# How it looks.
-
-
-def test_a_line_of_the_table() -> None:
-    query = QuerySupervisor("totals", Restart())
-    assert cells(query) == ("totals", "waiting", "0", *["-"] * 6)
-
-    query.failed("x", 0)
-    query.progressed(batch(lag=None))
-
-    assert cells(query) == (
-        ("totals", "backing off (restart 1)", "10", "5", "20", "-", "2", "500", "4")
-    )
-
-
-def test_late_rows_are_told(capsys: pytest.CaptureFixture[str]) -> None:
-    lines = PlainLines()
-    query = QuerySupervisor("totals", Restart())
-
-    lines.progressed(query, batch(late=2))
-
-    assert "2 too late" in capsys.readouterr().out
-
-
-def test_a_terminal_has_a_table_that_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    screen = io.StringIO()
-    monkeypatch.setattr("sys.stderr", screen)
-    query = QuerySupervisor("totals", Restart())
-    query.started(0)
-
-    with LiveTable("orders") as table:
-        query.progressed(batch())
-        table.progressed(query, batch())
-        table.looked({"totals": query})
-        query.failed("no broker", 0, may_restart=False)
-        table.changed(query)
-        table.looked({"totals": query})
-
-    assert "totals: failed: no broker" in screen.getvalue()
-    assert "DONE/S" in screen.getvalue()

@@ -7,9 +7,10 @@ run goes on from there.
 
 from __future__ import annotations
 
+import logging
 import os
-import socket
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from millstream.spark.pipelines.definition import Pipeline
     from millstream.spark.pipelines.progress import BatchProgress
 
+_logger: Final = logging.getLogger(__name__)
+# There is nothing to wait for instead: Spark tells nobody of its progress in time, and the wish to
+# stop may be a file. An event that a signal sets may be locked by the very thread it interrupts.
 _LOOK_S: Final = 0.1
 _STATUS_MS: Final = 1_000
 STOP_GRACE_S: Final = 30.0
@@ -145,11 +149,12 @@ class Runner:
         # Without an end there is no waiting for the end of others.
         self._stages = stages(pipeline) if available_now else [list(flows)]
         self._status_due_ms = 0
+        self._is_status_written = True
         self._about = {
             "pipeline": pipeline.name,
             "definition": str(pipeline.file or ""),
             "pid": os.getpid(),
-            "host": socket.gethostname(),
+            "host": os.uname().nodename,
             "master": master,
             "mode": "available-now" if available_now else "continuous",
             "started_ms": clock.wall_ms(),
@@ -162,17 +167,18 @@ class Runner:
                 self._run_stage(stage)
                 if self._is_stopping or self._failed():
                     break
+            self._write_status("stopping" if self._is_stopping else "ending")
+            hurries = self._failed() is not None or self._stop.requests > 1
+            self._end_all(0.0 if hurries else STOP_GRACE_S)
         except BaseException as error:
-            self._end_all(grace_s=0)
+            with suppress(Exception):  # Spark may be gone. What matters is why the run ends.
+                self._end_all(0.0)
             self._write_status("failed", str(error) or type(error).__name__)
             raise
-        return self._end()
+        return self._result()
 
-    def _end(self) -> RunResult:
+    def _result(self) -> RunResult:
         failed = self._failed()
-        grace_s = 0.0 if failed is not None or self._stop.requests > 1 else STOP_GRACE_S
-        self._write_status("stopping" if self._is_stopping else "ending")
-        self._end_all(grace_s)
         if failed is not None:
             message = f"query {failed.name} of {self._pipeline.name} failed: {failed.error}"
             self._write_status("failed", message)
@@ -185,7 +191,8 @@ class Runner:
 
     def _run_stage(self, names: list[str]) -> None:
         for name in names:
-            self._start(name)
+            if not self._is_stopping:  # A start may take as long as a broker that is down.
+                self._start(name)
         self._write_status("running")
         while not self._is_stopping:
             for name in names:
@@ -277,13 +284,13 @@ class Runner:
             query.note_batch()
         while running and self._clock.monotonic_ms() < deadline_ms and self._stop.requests < 2:
             for name in [name for name, query in running.items() if query.is_between_batches]:
-                running.pop(name).stop()
+                self._stop_query(name, running.pop(name))
             if running:
                 self._sleep(_LOOK_S)
-        for query in running.values():
-            query.stop()
+        for name, query in running.items():
+            self._stop_query(name, query)
         for name, supervisor in self.supervisors.items():
-            if supervisor.state is QueryState.RUNNING:
+            if supervisor.state is QueryState.RUNNING and name in self._queries:
                 self._take_progress(name)
             if not supervisor.has_ended:
                 supervisor.stopped()
@@ -291,15 +298,28 @@ class Runner:
         for offsets in self._offsets.values():
             offsets.close()
 
+    def _stop_query(self, name: str, query: RunningQuery) -> None:
+        try:
+            query.stop()
+        except Exception as error:  # The others are to be stopped all the same.
+            _logger.warning("query %s of %s: %s", name, self._pipeline.name, error)
+
     def _write_status(self, state: str, error: str | None = None) -> None:
         self._status_due_ms = self._clock.monotonic_ms() + _STATUS_MS
         queries: list[Any] = [each.facts() for each in self.supervisors.values()]
-        self._directory.write_status(
-            {
-                **self._about,
-                "state": state,
-                "error": error,
-                "updated_ms": self._clock.wall_ms(),
-                "queries": queries,
-            }
-        )
+        status = {
+            **self._about,
+            "state": state,
+            "error": error,
+            "updated_ms": self._clock.wall_ms(),
+            "queries": queries,
+        }
+        try:
+            self._directory.write_status(status)
+        except OSError as problem:
+            # It is for people. A full disk may have room again, and the queries go on then.
+            if self._is_status_written:
+                _logger.warning("the status of %s is not written: %s", self._pipeline.name, problem)
+            self._is_status_written = False
+        else:
+            self._is_status_written = True

@@ -1,7 +1,7 @@
 """The directory of a pipeline that runs: who runs it, how it is, and whether it is to stop.
 
     storage/
-    ├── lock           held by the process that runs the pipeline, as long as it lives
+    ├── lock           held by the process that runs the pipeline as long as it lives; says who
     ├── status.json    how every query is, written anew whenever that changes
     ├── stop           somebody asks the process to stop
     └── checkpoints/   one directory for each query; Spark's, with its state
@@ -13,7 +13,10 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
+import time
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
@@ -25,10 +28,20 @@ if TYPE_CHECKING:
 _LOCK: Final = "lock"
 _STATUS: Final = "status.json"
 _STOP: Final = "stop"
+_TRIES: Final = 5
+_TRY_AGAIN_S: Final = 0.01
 
 
 class AlreadyRunning(MillstreamError):
     """Another process runs the pipeline."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The process that runs the pipeline."""
+
+    pid: int
+    host: str
 
 
 class StateDirectory:
@@ -50,13 +63,12 @@ class StateDirectory:
     def held(self) -> Iterator[None]:
         """Be the one who runs it; `AlreadyRunning` if somebody is. An old wish to stop is over."""
         self.path.mkdir(parents=True, exist_ok=True)
-        with (self.path / _LOCK).open("a") as lock:
-            if not _try_lock(lock):
-                owner = (self.read_status() or {}).get("pid", "unknown")
-                raise AlreadyRunning(
-                    f"process {owner} runs this pipeline in {self.path}; "
-                    "`millstream pipeline stop` ends it"
-                )
+        with (self.path / _LOCK).open("a", encoding="utf-8") as lock:
+            if not _try_to_own(lock):
+                raise self._already_running()
+            lock.truncate(0)
+            lock.write(json.dumps(asdict(Owner(os.getpid(), os.uname().nodename))))
+            lock.flush()
             (self.path / _STOP).unlink(missing_ok=True)
             try:
                 yield
@@ -91,19 +103,49 @@ class StateDirectory:
         """Whether a process runs the pipeline now."""
         try:
             with (self.path / _LOCK).open("r") as lock:
-                return not _try_lock(lock)
+                return not _try_lock(lock, fcntl.LOCK_SH)
         except (FileNotFoundError, NotADirectoryError):
             return False
+
+    def owner(self) -> Owner | None:
+        """Who runs the pipeline now; None if nobody does, or has not said so yet."""
+        if not self.is_running:
+            return None
+        try:
+            return Owner(**json.loads((self.path / _LOCK).read_text(encoding="utf-8")))
+        except (OSError, TypeError, ValueError):
+            return None
+
+    def require_free(self) -> None:
+        """`AlreadyRunning` if a process runs the pipeline now."""
+        if self.is_running:
+            raise self._already_running()
+
+    def _already_running(self) -> AlreadyRunning:
+        owner = self.owner()
+        return AlreadyRunning(
+            f"process {'unknown' if owner is None else owner.pid} runs this pipeline in "
+            f"{self.path}; `millstream pipeline stop` ends it"
+        )
 
     def request_stop(self) -> None:
         """Ask the process to stop when its batches are done."""
         (self.path / _STOP).touch()
 
 
-def _try_lock(lock: IO[str]) -> bool:
+def _try_to_own(lock: IO[str]) -> bool:
+    """Who only looks has the lock too, for a moment."""
+    for _ in range(_TRIES):
+        if _try_lock(lock, fcntl.LOCK_EX):
+            return True
+        time.sleep(_TRY_AGAIN_S)
+    return False
+
+
+def _try_lock(lock: IO[str], kind: int) -> bool:
     """The system lets go of the lock when its process ends, however that happens."""
     try:
-        fcntl.flock(lock.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(lock.fileno(), kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True

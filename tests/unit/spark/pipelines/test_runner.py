@@ -280,3 +280,82 @@ def test_an_unforeseen_error_stops_the_queries(bench: Bench) -> None:
 
     assert query.is_stopped
     assert bench.status["state"] == "failed"
+
+
+def test_an_interruption_while_a_query_starts_ends_the_others(bench: Bench) -> None:
+    query = FakeQuery()
+
+    def interrupted() -> FakeQuery:
+        raise KeyboardInterrupt
+
+    bench.queries = {"import": lambda: query, "out": interrupted}
+    with pytest.raises(KeyboardInterrupt):
+        bench.run()
+
+    assert query.is_stopped
+    assert bench.status["state"] == "failed"
+
+
+def test_a_spark_that_is_gone_does_not_hide_why_the_run_ends(bench: Bench) -> None:
+    gone = FakeQuery()
+
+    def stop() -> None:
+        raise ConnectionError("the JVM is gone")
+
+    gone.stop = stop  # type: ignore[method-assign]  # As PySpark's does then.
+    healthy = FakeQuery()
+    bench.queries = {"import": lambda: gone, "out": lambda: healthy}
+
+    def fail(look: int) -> None:
+        raise RuntimeError("why it ends")
+
+    bench.on_look = fail
+    with pytest.raises(RuntimeError, match="why it ends"):
+        bench.run()
+
+    assert healthy.is_stopped
+    assert bench.status["error"] == "why it ends"
+
+
+def test_a_query_that_cannot_be_stopped_keeps_none_of_the_others(bench: Bench) -> None:
+    stuck, healthy = FakeQuery(), FakeQuery()
+
+    def stop() -> None:
+        raise TimeoutError("it does not end")
+
+    stuck.stop = stop  # type: ignore[method-assign]  # As Spark's does after its stopTimeout.
+    bench.queries = {"import": lambda: stuck, "out": lambda: healthy}
+    bench.on_look = lambda look: bench.stop.request()
+
+    assert bench.run().is_stopped
+
+    assert healthy.is_stopped
+    assert bench.status["state"] == "stopped"
+
+
+def test_a_stop_is_heeded_between_the_starts_of_queries(bench: Bench) -> None:
+    def start() -> FakeQuery:
+        bench.stop.request()  # While it waited for a broker that is down.
+        return FakeQuery()
+
+    bench.queries = {"import": start, "out": FakeQuery}
+
+    assert bench.run().is_stopped
+
+    assert [name for name, _, _ in bench.started] == ["shop.import"]
+
+
+def test_a_status_that_cannot_be_written_ends_no_run(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def write_status(status: dict[str, Any]) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(bench.directory, "write_status", write_status)
+    bench.queries = {"import": lambda: FakeQuery(2), "out": lambda: FakeQuery(2)}
+
+    assert bench.run(available_now=True).rows == {"import": 20, "out": 20}
+
+    assert [each.message for each in caplog.records] == [
+        "the status of shop is not written: [Errno 28] No space left on device"
+    ]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 from typing import TYPE_CHECKING
 
 import pytest
 
 from millstream.errors import MillstreamError
-from millstream.spark.pipelines.state_directory import AlreadyRunning, StateDirectory
+from millstream.spark.pipelines.state_directory import AlreadyRunning, Owner, StateDirectory
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,10 +22,30 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
     with directory.held():
         directory.write_status({"pid": 12})
         assert directory.is_running
-        with pytest.raises(AlreadyRunning, match="process 12 runs this pipeline"):
+        assert directory.owner() == Owner(os.getpid(), os.uname().nodename)
+        with pytest.raises(AlreadyRunning, match=f"process {os.getpid()} runs this pipeline"):
             StateDirectory(tmp_path / "state").held().__enter__()
+        with pytest.raises(AlreadyRunning):
+            directory.require_free()
 
     assert not directory.is_running
+    assert directory.owner() is None
+    directory.require_free()
+
+
+def test_who_only_looks_whether_it_runs_keeps_nobody_from_running_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = StateDirectory(tmp_path)
+    (tmp_path / "lock").touch()
+    with (tmp_path / "lock").open() as looked_at:
+        fcntl.flock(looked_at, fcntl.LOCK_SH)
+        monkeypatch.setattr(
+            "millstream.spark.pipelines.state_directory.time.sleep", lambda _: looked_at.close()
+        )
+
+        with directory.held():
+            assert directory.is_running
 
 
 def test_a_wish_to_stop_is_for_the_run_that_it_was_meant_for(tmp_path: Path) -> None:
