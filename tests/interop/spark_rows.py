@@ -63,7 +63,14 @@ def stream(
 def main() -> None:
     """Run the jobs."""
     jars, jobs, output = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
-    spark = session("interop", "local[2]", **{"spark.jars": jars, "spark.driver.memory": "768m"})
+    settings = {
+        "spark.jars": jars,
+        "spark.driver.memory": "768m",
+        # A few rows are not worth the compiling of their plan, nor a second task to sort them.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+        "spark.sql.shuffle.partitions": 1,
+    }
+    spark = session("interop", "local[2]", **settings)
     found: dict[str, dict[str, Any]] = {}
     for name, options in json.loads(jobs.read_text()).items():
         is_stream = options.pop("is_stream", False)
