@@ -50,7 +50,10 @@ def truncated(partition: TopicPartition, wanted: int, last: int) -> str:
 
 def vanished(partitions: Iterable[TopicPartition]) -> str:
     """Partitions that were read do not exist any more."""
-    return f"{listed(partitions)} existed when the query read last, and exist no more."
+    return (
+        f"{listed(partitions)} existed when the query read last, and exist no more (the topic was "
+        "deleted, or the query reads others now)."
+    )
 
 
 def check_starts(

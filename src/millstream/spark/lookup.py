@@ -76,20 +76,23 @@ class TopicOffsets:
 
     # ---- partitions ----
 
-    def partitions(self) -> list[TopicPartition]:
-        """All partitions that the options select, as they are now."""
+    def partitions(self, *, is_any_missing_fine: bool = False) -> list[TopicPartition]:
+        """All partitions that the options select, as they are now.
+
+        Those that are not there are an error, unless that is fine; with a pattern it always is.
+        """
         selection = self._options.selection
         if isinstance(selection, TopicPattern):
             names = self._matching(selection.pattern)
             return self._of_topics(names, is_any_missing_fine=True)
         if isinstance(selection, Partitions):
             topics = {each.topic for each in selection.partitions}
-            existing = set(self._of_topics(sorted(topics)))
+            existing = set(self._of_topics(sorted(topics), is_any_missing_fine=is_any_missing_fine))
             missing = set(selection.partitions) - existing
-            if missing:
+            if missing and not is_any_missing_fine:
                 raise UnknownTopicOrPartition(f"assign names {listed(missing)}: not there")
-            return list(selection.partitions)
-        return self._of_topics(selection.names)
+            return [each for each in selection.partitions if each in existing]
+        return self._of_topics(selection.names, is_any_missing_fine=is_any_missing_fine)
 
     def _matching(self, pattern: str) -> list[str]:
         wanted = re.compile(pattern)

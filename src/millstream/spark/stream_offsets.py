@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
+from millstream.errors import UnknownTopicOrPartition
 from millstream.spark.data_loss import check_starts, report_loss, truncated, vanished
 from millstream.spark.planning import count_offsets, limit_ends, ranges_between
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from millstream.clock import Clock
     from millstream.spark.offsets import Offsets
@@ -28,8 +29,8 @@ DISCOVERY_MS: Final = 1_000
 class Topics(Protocol):
     """Who answers about topics: `TopicOffsets`, or a test."""
 
-    def partitions(self) -> list[TopicPartition]:
-        """All that are selected."""
+    def partitions(self, *, is_any_missing_fine: bool = False) -> list[TopicPartition]:
+        """All that are selected; those that are there, or an error if any is not."""
         ...
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
@@ -70,11 +71,12 @@ class StreamOffsets:
 
     def initial(self) -> Offsets:
         """Where a query without a checkpoint begins."""
-        return self._topics.start(self._discover())
+        self._partitions = self._topics.partitions()
+        return self._topics.start(self._partitions)
 
     def stop_at_present_ends(self) -> None:
         """Behave as if nothing were written from now on."""
-        self._final_ends = self._topics.latest(self._discover())
+        self._final_ends = self._ask(self._topics.latest)
         self.last_seen = self._final_ends
 
     def note_activity(self) -> None:
@@ -96,8 +98,9 @@ class StreamOffsets:
     def plan(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
         """What to read for a micro-batch; losses are reported."""
         self.note_activity()
+        first = self._ask(self._topics.earliest)
+        end = self._without_gone(end, first)
         new = [each for each in end if each not in start]
-        first = self._topics.earliest(end)
         starts = {**start, **{each: first[each] for each in new}}
         starts = check_starts(starts, end, first, is_fatal=self._options.fail_on_data_loss)
         return ranges_between(starts, end)
@@ -109,11 +112,28 @@ class StreamOffsets:
     # ---- partitions and their ends ----
 
     def _discover(self) -> list[TopicPartition]:
+        """What is there. A query that has begun is told of what is not, as of any loss."""
         now_ms = self._clock.monotonic_ms()
         if self._discover_at_ms is None or now_ms >= self._discover_at_ms:
-            self._partitions = self._topics.partitions()
+            self._partitions = self._topics.partitions(is_any_missing_fine=True)
             self._discover_at_ms = now_ms + DISCOVERY_MS
         return self._partitions
+
+    def _ask(self, ask: Callable[[Iterable[TopicPartition]], Offsets]) -> Offsets:
+        """Have offsets of all partitions told; one may have gone since they were looked for."""
+        try:
+            return ask(self._discover())
+        except UnknownTopicOrPartition:
+            self._discover_at_ms = None
+            return ask(self._discover())
+
+    def _without_gone(self, offsets: Offsets, there: Collection[TopicPartition]) -> Offsets:
+        """Offsets of partitions that are there; others are a loss."""
+        gone = offsets.keys() - set(there)
+        if not gone:
+            return offsets
+        report_loss(vanished(gone), is_fatal=self._options.fail_on_data_loss)
+        return {each: offset for each, offset in offsets.items() if each not in gone}
 
     def _ends(self, start: Offsets) -> Offsets:
         """The ends of all partitions, of those too that have appeared since `start`."""
@@ -121,11 +141,10 @@ class StreamOffsets:
         if self._final_ends is not None:
             ends = dict(self._final_ends)
         else:
-            ends = self._topics.latest(self._discover())
+            ends = self._ask(self._topics.latest)
         self.last_seen = dict(ends)
-        gone = start.keys() - ends.keys()
-        if gone and self._final_ends is None:
-            report_loss(vanished(gone), is_fatal=is_fatal)
+        # What has appeared since the final ends were seen is no loss.
+        self._without_gone(start, ends.keys() | set(self._partitions))
         for partition in start.keys() & ends.keys():
             if ends[partition] < start[partition]:
                 report_loss(

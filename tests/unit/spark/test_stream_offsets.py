@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from millstream.clock import ManualClock
-from millstream.errors import RecordsLost
+from millstream.errors import RecordsLost, UnknownTopicOrPartition
 from millstream.spark.options import SourceOptions
 from millstream.spark.planning import OffsetRange
 from millstream.spark.stream_offsets import DISCOVERY_MS, StreamOffsets
@@ -31,14 +31,22 @@ class FakeTopics:
         self.arriving: Offsets = {}
         self.is_closed = False
 
-    def partitions(self) -> list[TopicPartition]:
+    def partitions(self, *, is_any_missing_fine: bool = False) -> list[TopicPartition]:
+        if not self.ends and not is_any_missing_fine:
+            raise UnknownTopicOrPartition("there is no topic 'a'")
         return sorted(self.ends)
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        return {each: self.first.get(each, 0) for each in partitions}
+        return {each: self.first.get(each, 0) for each in self._existing(partitions)}
 
     def latest(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        return {each: self.ends[each] for each in partitions}
+        return {each: self.ends[each] for each in self._existing(partitions)}
+
+    def _existing(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        wanted = list(partitions)
+        if missing := set(wanted) - self.ends.keys():
+            raise UnknownTopicOrPartition(f"{missing}: not there")
+        return wanted
 
     def start(self, partitions: Collection[TopicPartition]) -> Offsets:
         return dict.fromkeys(partitions, 3)
@@ -168,6 +176,37 @@ def test_a_partition_that_is_gone_is_a_loss() -> None:
 
     lenient = World(FakeTopics(p0=5), failOnDataLoss="false")
     assert lenient.next_end(p0=0, p1=7) == {0: 5}
+
+
+def test_a_partition_that_goes_between_two_looks_is_a_loss_too() -> None:
+    lenient = World(FakeTopics(p0=5, p1=7), failOnDataLoss="false")
+    assert lenient.next_end(p0=0, p1=0) == {0: 5, 1: 7}
+    del lenient.topics.ends[A1]
+
+    assert lenient.next_end(p0=0, p1=7) == {0: 5}
+
+
+def test_a_micro_batch_that_was_planned_before_its_topic_was_deleted_goes_on_without_it() -> None:
+    lenient = World(FakeTopics(p0=5), failOnDataLoss="false")
+    start, end = {A0: 0, A1: 0}, {A0: 5, A1: 7}
+
+    assert lenient.offsets.plan(start, end) == [OffsetRange("a", 0, 0, 5)]
+    with pytest.raises(RecordsLost, match="a-1 existed when the query read last"):
+        World(FakeTopics(p0=5)).offsets.plan(start, end)
+
+
+@pytest.mark.parametrize("is_available_now", [False, True])
+def test_topics_must_be_there_at_first_and_may_go_later(is_available_now: bool) -> None:
+    fresh, going_on = World(FakeTopics()), World(FakeTopics(), failOnDataLoss="false")
+    if is_available_now:
+        fresh.offsets.stop_at_present_ends()
+        going_on.offsets.stop_at_present_ends()
+
+    with pytest.raises(UnknownTopicOrPartition, match="there is no topic"):
+        fresh.offsets.initial()
+    with pytest.raises(RecordsLost, match="a-0 existed when the query read last"):
+        fresh.next_end(p0=7)
+    assert going_on.next_end(p0=7) == {}
 
 
 def test_a_log_that_ends_before_what_was_read_is_a_loss() -> None:
