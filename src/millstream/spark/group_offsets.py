@@ -35,10 +35,11 @@ def commit_offsets_of(
     """Commit the end of each batch that a streaming query finishes to a consumer group.
 
     `settings` are those of an `Admin`. The group must have no members. The listener ends with the
-    query; `wait` on it to know that the last batch is committed.
+    query, one that is started again needs a new one; `wait` on it to know that the last batch is
+    committed.
     """
     committer = GroupCommitter(Admin(bootstrap, **settings), group)
-    listener = GroupOffsetsListener(str(query.id), committer)
+    listener = GroupOffsetsListener(str(query.runId), committer)
     SparkSession.active().streams.addListener(listener)
     # What happened before that is not told again.
     if query.lastProgress is not None:
@@ -99,10 +100,13 @@ class GroupCommitter:
 
 
 class GroupOffsetsListener(StreamingQueryListener):
-    """What Spark tells of one query, handed on to a committer."""
+    """What Spark tells of one run of a query, handed on to a committer.
 
-    def __init__(self, query_id: str, committer: GroupCommitter) -> None:
-        self._query_id = query_id
+    By the run and not the query: the end of the run before may be told late.
+    """
+
+    def __init__(self, run_id: str, committer: GroupCommitter) -> None:
+        self._run_id = run_id
         self._committer = committer
         self._lock = threading.Lock()
         self._last_batch = -1
@@ -123,12 +127,12 @@ class GroupOffsetsListener(StreamingQueryListener):
 
     def onQueryProgress(self, event: Any) -> None:
         """A batch is finished."""
-        if str(event.progress.id) == self._query_id:
+        if str(event.progress.runId) == self._run_id:
             self.note(event.progress)
 
     def onQueryTerminated(self, event: Any) -> None:
         """The query has ended, well or not."""
-        if str(event.id) == self._query_id:
+        if str(event.runId) == self._run_id:
             self._committer.close()
 
 

@@ -8,6 +8,7 @@ Python keeps compiled. `sessions` uses it on local masters; a cluster needs the 
 
 from __future__ import annotations
 
+import logging
 import shutil
 import tempfile
 from hashlib import sha256
@@ -15,21 +16,26 @@ from pathlib import Path
 
 from millstream.spark.java import cache_directory
 
+_logger = logging.getLogger(__name__)
 _PYTHON = "python"
 _ARCHIVES = "lib"
 
 
 def home_without_archives(package: Path) -> Path | None:
-    """The directory to use, made if it is not there; None if PySpark is not installed with pip.
+    """The directory to use, made if it is not there; `package` is PySpark's.
 
-    `package` is PySpark's.
+    None if PySpark is not installed with pip, or nothing can be kept: it is only a matter of speed.
     """
     if not (package / "jars").is_dir():
         return None
     name = sha256(str(package).encode()).hexdigest()[:12]
     home = cache_directory() / f"spark-{name}"
-    if not (home / "jars").exists():
-        _make(home, package)
+    try:
+        if not (home / "jars").exists():
+            _make(home, package)
+    except OSError as error:
+        _logger.info("Spark starts from its archives: %s", error)
+        return None
     return home
 
 

@@ -99,19 +99,33 @@ def test_a_listener_minds_its_own_query_and_no_old_news_and_ends_with_it() -> No
     admin.may_go_on.set()
     listener = GroupOffsetsListener("mine", GroupCommitter(admin, "reports"))
 
-    listener.onQueryStarted(SimpleNamespace(id="mine"))
+    listener.onQueryStarted(SimpleNamespace(runId="mine"))
     listener.onQueryProgress(progress("other", 5))
-    listener.onQueryTerminated(SimpleNamespace(id="other"))
+    listener.onQueryTerminated(SimpleNamespace(runId="other"))
     listener.onQueryProgress(progress("mine", 6))
     assert admin.has_begun.wait(10)
     listener.note(progress("mine", 4, batch=0).progress)
-    listener.onQueryTerminated(SimpleNamespace(id="mine"))
+    listener.onQueryTerminated(SimpleNamespace(runId="mine"))
 
     assert listener.wait(10)
     assert admin.commits == [at(6)]
 
 
-def progress(query_id: str, end: int, batch: int = 1) -> Any:
+def test_the_late_end_of_the_run_before_does_not_end_a_listener() -> None:
+    admin = Admin()
+    admin.may_go_on.set()
+    listener = GroupOffsetsListener("second-run", GroupCommitter(admin, "reports"))
+
+    # Spark tells of the same query, by its id, that was started again from its checkpoint.
+    listener.onQueryTerminated(SimpleNamespace(id="query", runId="first-run"))
+    listener.onQueryProgress(progress("second-run", 6))
+    listener.onQueryTerminated(SimpleNamespace(id="query", runId="second-run"))
+
+    assert listener.wait(10)
+    assert admin.commits == [at(6)]
+
+
+def progress(run_id: str, end: int, batch: int = 1) -> Any:
     sources = [source(f'{{"orders": {{"0": {end}}}}}')]
-    told = SimpleNamespace(id=query_id, batchId=batch, sources=sources)
+    told = SimpleNamespace(id="query", runId=run_id, batchId=batch, sources=sources)
     return SimpleNamespace(progress=told)

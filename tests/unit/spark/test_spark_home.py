@@ -58,6 +58,15 @@ def test_of_two_that_make_it_at_once_one_wins(
     assert [each.name for each in home.parent.iterdir()] == [home.name]
 
 
+def test_without_a_cache_to_write_to_spark_starts_as_it_is(
+    package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (package / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(package / "file"))
+
+    assert spark_home.home_without_archives(package) is None
+
+
 def test_a_spark_that_was_not_installed_with_pip_stays_as_it_is(tmp_path: Path) -> None:
     assert spark_home.home_without_archives(tmp_path) is None
 
