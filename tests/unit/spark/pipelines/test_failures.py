@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from millstream.spark.pipelines.failures import explain, may_help_to_restart
 
 STREAM_ERROR = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted
@@ -43,3 +45,30 @@ def test_other_errors_keep_their_first_lines() -> None:
 
 def test_a_plan_that_cannot_be_streamed_is_not_tried_again() -> None:
     assert not may_help_to_restart(AnalysisException("no such column"))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (
+            "Job aborted\nTraceback (most recent call last):\n  File 'worker.py'\n"
+            "ModuleNotFoundError: No module named 'millstream'\n",
+            "the Python of a task has no module millstream. Spark's executors need",
+        ),
+        (
+            'java.io.IOException: Cannot run program "/opt/env/bin/python": error=2, No such file',
+            "there is no /opt/env/bin/python where a task runs. Spark's executors need",
+        ),
+    ],
+)
+def test_what_executors_lack_is_told_and_not_tried_again(text: str, says: str) -> None:
+    error = RuntimeError(text)
+
+    assert explain(error).startswith(says)
+    assert not may_help_to_restart(error)
+
+
+def test_a_refusal_of_the_sink_is_not_tried_again() -> None:
+    refused = "millstream.errors.sinks.SinkRefused: batch 7 is written already, but not with these"
+
+    assert not may_help_to_restart(RuntimeError(f"Job aborted\n{refused}\n"))
