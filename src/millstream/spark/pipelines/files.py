@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from millstream.spark.pipelines.learned_schema import INFERRED, learned_schema
 from millstream.spark.pipelines.schema import positive, setting, unset
-from millstream.spark.pipelines.sinks import Sink, sink
+from millstream.spark.pipelines.sinks import WriterSink, sink
 from millstream.spark.pipelines.sources import Source, source
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class TextSource(FileSource):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FileSink(Sink):
+class FileSink(WriterSink):
     """Files in a directory."""
 
     output_modes: ClassVar[tuple[str, ...]] = ("append",)

@@ -16,8 +16,8 @@ from millstream.spark.pipelines.definition import Pipeline, View
 from millstream.spark.pipelines.libraries import SESSION_PARAMETER, Library
 from millstream.spark.pipelines.reading import Reading
 from millstream.spark.pipelines.schema import Context, Fault, Place, nearest, raise_for
-from millstream.spark.pipelines.sinks import Sink, sink_formats
-from millstream.spark.pipelines.sources import Source, source_formats
+from millstream.spark.pipelines.sinks import SINKS, Sink
+from millstream.spark.pipelines.sources import SOURCES, Source
 from millstream.spark.pipelines.sql_text import tables_of
 from millstream.spark.pipelines.yaml_tree import Entries, Scalar, Tree, parse_yaml
 
@@ -104,10 +104,10 @@ class _Loader:
     # Parts that are read in a way of their own.
 
     def _sources(self, tree: Tree) -> dict[str, Source]:
-        return self._formats(tree, "source", source_formats())
+        return self._formats(tree, "source", SOURCES.known())
 
     def _sinks(self, tree: Tree) -> dict[str, Sink]:
-        return self._formats(tree, "sink", sink_formats())
+        return self._formats(tree, "sink", SINKS.known())
 
     def _formats(self, tree: Tree, what: str, formats: Mapping[str, type[N]]) -> dict[str, N]:
         """Things of which the key `format` says what they are."""

@@ -25,8 +25,8 @@ from millstream.spark.pipelines.definition import (
 from millstream.spark.pipelines.expectation import Expectation
 from millstream.spark.pipelines.reading import type_hints, without_none
 from millstream.spark.pipelines.schema import is_required, settings_of
-from millstream.spark.pipelines.sinks import Sink, sink_formats
-from millstream.spark.pipelines.sources import Source, Watermark, source_formats
+from millstream.spark.pipelines.sinks import SINKS, Sink
+from millstream.spark.pipelines.sources import SOURCES, Source, Watermark
 
 _HEAD: Final = """\
 # Keys of a pipeline's definition
@@ -58,8 +58,8 @@ def render() -> str:
     sections = [_HEAD]
     sections += [_section(f"## {title}", cls, ()) for title, cls in _SECTIONS]
     for title, base, formats in (
-        ("sources", Source, source_formats()),
-        ("sinks", Sink, sink_formats()),
+        ("sources", Source, SOURCES.known()),
+        ("sinks", Sink, SINKS.known()),
     ):
         shared = settings_of(base)
         sections.append(

@@ -1,28 +1,25 @@
 """Where a pipeline's rows go: the registry of sinks, how each starts, and the console.
 
 `loading` makes a sink from a mapping of the definition, `runner` starts it: one sink is one query.
-A connector is a frozen dataclass whose fields are its keys; it registers with `@sink`, and either
-gives a `writer` or overrides `start`.
+A connector is a frozen dataclass whose fields are its keys; it registers with `@sink` and can
+`start`, or is a `WriterSink` and gives a writer of Spark's.
 """
 
 from __future__ import annotations
 
-import importlib
+from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from millstream.spark.pipelines.schema import Named, an_interval, one_of, positive, setting
-from millstream.spark.pipelines.sources import CONNECTORS
+from millstream.spark.pipelines.connector import Connector, Formats
+from millstream.spark.pipelines.schema import an_interval, one_of, positive, setting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from typing import Self
+    from collections.abc import Iterable
 
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
-
-    from millstream.spark.pipelines.schema import Context
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +39,9 @@ class Trigger:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sink(Named):
+class Sink(Connector):
     """Where the rows of one dataset go."""
 
-    format: ClassVar[str]
-    """Its name in definitions; `@sink` sets it."""
     output_modes: ClassVar[tuple[str, ...]] = ("append", "update", "complete")
 
     from_: str = setting("The source or view whose rows go here.")
@@ -70,45 +65,34 @@ class Sink(Named):
                 f"it can {' or '.join(self.output_modes)}"
             )
 
-    def within(self, context: Context) -> Self:
-        """This, with what the definition says for all."""
-        return self
-
+    @abstractmethod
     def start(self, df: DataFrame, name: str, checkpoint: str, trigger: Trigger) -> StreamingQuery:
         """Start the query that writes the rows; its progress is kept under `checkpoint`."""
+
+
+class WriterSink(Sink):
+    """A sink that is one of Spark's writers."""
+
+    __slots__ = ()
+
+    def start(self, df: DataFrame, name: str, checkpoint: str, trigger: Trigger) -> StreamingQuery:
+        """Start the writer."""
         writer = self.writer(df).queryName(name).outputMode(self.output_mode)
         return trigger.applied_to(writer.option("checkpointLocation", checkpoint)).start()
 
+    @abstractmethod
     def writer(self, df: DataFrame) -> DataStreamWriter:
         """How the rows are written; name, mode, checkpoint and trigger are added to it."""
-        raise NotImplementedError
 
 
-S = TypeVar("S", bound=type[Sink])
-_SINKS: Final[dict[str, type[Sink]]] = {}
-
-
-def sink(name: str) -> Callable[[S], S]:
-    """Register a class of sinks under its name in definitions."""
-
-    def register(cls: S) -> S:
-        cls.format = name
-        _SINKS[name] = cls
-        return cls
-
-    return register
-
-
-def sink_formats() -> Mapping[str, type[Sink]]:
-    """Every known sink by its name in definitions."""
-    for module in CONNECTORS:
-        importlib.import_module(module)
-    return dict(sorted(_SINKS.items()))
+SINKS: Final[Formats[Sink]] = Formats()
+"""Every sink by its name in definitions."""
+sink = SINKS.register
 
 
 @sink("console")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConsoleSink(Sink):
+class ConsoleSink(WriterSink):
     """Rows on the terminal, a table for each batch."""
 
     rows: int = setting("Show at most so many rows of a batch.", 20, check=positive)

@@ -7,27 +7,18 @@ registers with `@source` and imports pyspark only when it is opened.
 
 from __future__ import annotations
 
-import importlib
+from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
+from millstream.spark.pipelines.connector import Connector, Formats
 from millstream.spark.pipelines.expectation import Expectation
-from millstream.spark.pipelines.schema import Named, an_interval, positive, setting
+from millstream.spark.pipelines.schema import an_interval, positive, setting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from typing import Self
+    from collections.abc import Iterable
 
     from pyspark.sql import DataFrame, SparkSession
-
-    from millstream.spark.pipelines.schema import Context
-
-CONNECTORS: Final = (
-    "millstream.spark.pipelines.topics",
-    "millstream.spark.pipelines.files",
-    "millstream.spark.pipelines.connectors",
-)
-"""Modules that register sources and sinks when they are imported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,11 +32,9 @@ class Watermark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source(Named):
+class Source(Connector):
     """A dataset that comes from outside."""
 
-    format: ClassVar[str]
-    """Its name in definitions; `@source` sets it."""
     can_stream: ClassVar[bool] = True
 
     watermark: Watermark | None = setting(
@@ -68,35 +57,14 @@ class Source(Named):
         if self.stream and not self.can_stream:
             yield f"{self.format} cannot be streamed; leave out `stream: true`"
 
-    def within(self, context: Context) -> Self:
-        """This, with what the definition says for all."""
-        return self
-
+    @abstractmethod
     def open(self, spark: SparkSession, streaming: bool) -> DataFrame:
         """The rows, as a stream or as they are now."""
-        raise NotImplementedError
 
 
-S = TypeVar("S", bound=type[Source])
-_SOURCES: Final[dict[str, type[Source]]] = {}
-
-
-def source(name: str) -> Callable[[S], S]:
-    """Register a class of sources under its name in definitions."""
-
-    def register(cls: S) -> S:
-        cls.format = name
-        _SOURCES[name] = cls
-        return cls
-
-    return register
-
-
-def source_formats() -> Mapping[str, type[Source]]:
-    """Every known source by its name in definitions."""
-    for module in CONNECTORS:
-        importlib.import_module(module)
-    return dict(sorted(_SOURCES.items()))
+SOURCES: Final[Formats[Source]] = Formats()
+"""Every source by its name in definitions."""
+source = SOURCES.register
 
 
 @source("rate")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from millstream.errors import InvalidArgument, TopicAlreadyExists
 from millstream.spark.pipelines.expectation import a_topic
 from millstream.spark.pipelines.schema import one_of, positive, setting, unset
-from millstream.spark.pipelines.sinks import Sink, sink
+from millstream.spark.pipelines.sinks import WriterSink, sink
 from millstream.spark.pipelines.sources import Source, source
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class TopicSource(Source):
 
 @sink("topic")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicSink(Sink):
+class TopicSink(WriterSink):
     """Records of a topic, each exactly once."""
 
     output_modes: ClassVar[tuple[str, ...]] = ("append", "update")
@@ -180,7 +180,7 @@ class TopicSink(Sink):
         """What the format says about the options."""
         from millstream.spark.sink_options import SinkOptions
 
-        yield from Sink.faults(self)
+        yield from WriterSink.faults(self)
         try:
             SinkOptions.parse(self.writer_options(), is_stream=True)
         except InvalidArgument as error:
@@ -191,7 +191,7 @@ class TopicSink(Sink):
         for topic in self.rows_topics if self.topic is None else (self.topic,):
             ensure_topic(self.writer_options(), topic, self.partitions)
         if self.output_mode == "append":
-            return Sink.start(self, df, name, checkpoint, trigger)
+            return WriterSink.start(self, df, name, checkpoint, trigger)
         return self._start_batches(df, name, checkpoint, trigger)
 
     def _start_batches(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from millstream.errors import ConnectorFailed
 from millstream.spark.pipelines.schema import setting
-from millstream.spark.pipelines.sinks import Sink, sink
+from millstream.spark.pipelines.sinks import WriterSink, sink
 from millstream.spark.pipelines.sources import Source, source
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class JdbcSource(Source):
 
 @sink("jdbc")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JdbcSink(Sink):
+class JdbcSink(WriterSink):
     """Rows appended to a table, at least once."""
 
     output_modes: ClassVar[tuple[str, ...]] = ("append", "update")
@@ -70,7 +70,7 @@ class JdbcSink(Sink):
     def start(self, df: DataFrame, name: str, checkpoint: str, trigger: Trigger) -> StreamingQuery:
         """Start the query, if there is a driver."""
         require_driver(df.sparkSession, self.url, self.options)
-        return Sink.start(self, df, name, checkpoint, trigger)
+        return WriterSink.start(self, df, name, checkpoint, trigger)
 
     def writer(self, df: DataFrame) -> DataStreamWriter:
         """Every batch by Spark's own JDBC."""
