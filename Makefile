@@ -17,7 +17,7 @@ SEED ?= 1
 # Tests start hundreds of interpreters. Without bytecode each would compile Millstream anew: a second.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup build demo test check lint types layers tidy unit interop fuzz simulate soak soak-spark bench generate format clean
+.PHONY: help setup build demo test check lint types layers tidy unit interop fuzz simulate soak soak-spark bench generate docs format clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -100,6 +100,10 @@ bench: setup ## Measure beside the peers: make bench ARGS=--quick
 
 generate: setup ## Write protocol/messages anew from schema/
 	$(BIN)/python -m tools.generate_messages
+
+docs: setup ## Build the documentation as a site, in build/site
+	$(BIN)/pip install --quiet --constraint constraints.txt --group docs
+	$(BIN)/mkdocs build --quiet --strict
 
 format: setup ## Format the sources
 	$(BIN)/ruff format .
