@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.integration
 
+SHUFFLED = "spark.sql.shuffle.partitions"
+
 
 def forget_commit(checkpoint: Path, batch: int) -> None:
     """Take a batch out of a checkpoint's log of commits."""
@@ -47,12 +49,12 @@ class Job:
         rows = (json.dumps({"key": value, "value": value}) for value in values)
         (self._input / name).write_text("\n".join(rows))
 
-    def run(self, tasks: int = 2, **options: object) -> None:
-        """One life of the driver."""
+    def run(self, tasks: int | None = 2, **options: object) -> None:
+        """One life of the driver; without a number of tasks Spark's setting says how many."""
+        rows = self.rows()
+        spread = rows.repartition("key") if tasks is None else rows.repartition(tasks, "key")
         writer = (
-            self.rows()
-            .repartition(tasks, "key")
-            .writeStream.format("millstream")
+            spread.writeStream.format("millstream")
             .option("kafka.bootstrap.servers", self._broker.bootstrap_servers)
             .option("topic", self._topic)
             .option("checkpointLocation", str(self._home / "checkpoint"))
@@ -127,6 +129,23 @@ def test_a_batch_that_other_tasks_had_begun_stops_the_query(job: Job) -> None:
 
     with pytest.raises(Exception, match="batch 0 was begun before with other tasks"):
         job.run(tasks=1, delivery="exactly-once")
+
+
+def test_the_checkpoint_keeps_the_number_of_shuffled_tasks_of_a_batch(
+    job: Job, spark: SparkSession
+) -> None:
+    keys = ["a", "b", "c", "d", "e", "f"]
+    job.give("0.json", keys)
+    job.run(tasks=None, delivery="exactly-once")
+    job.forget_commit(0)
+    before = spark.conf.get(SHUFFLED)
+    spark.conf.set(SHUFFLED, "5")
+    try:
+        job.run(tasks=None, delivery="exactly-once")
+    finally:
+        spark.conf.set(SHUFFLED, str(before))
+
+    assert job.committed() == keys
 
 
 def test_a_batch_function_writes_once_under_a_name_and_the_batchs_number(
