@@ -15,7 +15,7 @@ from deltalake.table import TableOptimizer
 from pyarrow import dataset, parquet
 from pyiceberg.exceptions import CommitFailedException
 
-from millstream.errors import ConnectorFailed
+from millstream.errors import ConnectorFailed, InvalidArgument
 from millstream.spark.pipelines.connectors.batches import Batch, in_utc
 from millstream.spark.pipelines.connectors.lake import iceberg
 from millstream.spark.pipelines.connectors.lake.compaction import Compaction
@@ -298,6 +298,26 @@ def test_a_parquet_batch_that_stopped_half_way_is_completed(
 
     rows = sorted(parquet_rows(tmp_path), key=lambda row: row["n"])
     assert rows == [{"n": 1, "day": "mon"}, {"n": 2, "day": "tue"}, {"n": 3, "day": None}]
+
+
+def test_parquet_is_not_partitioned_by_what_may_not_equal_itself(tmp_path: Path) -> None:
+    target = ParquetTarget(tmp_path, ("x",), target_bytes=1 << 20)
+
+    with pytest.raises(InvalidArgument, match="`partition_by` names x, a number with a fraction"):
+        target.write(pa.table({"x": [float("nan"), -0.0, 0.0], "n": [1, 2, 3]}), Batch("q", 0))
+
+
+def test_a_parquet_file_s_name_is_on_disk_before_its_batch_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr(
+        "os.fsync", lambda number: synced.append(Path(f"/proc/self/fd/{number}").resolve().name)
+    )
+
+    ParquetTarget(tmp_path, (), target_bytes=1 << 20).write(numbers(1), Batch("q", 0))
+
+    assert synced == [".q-000000000000.parquet.unfinished", tmp_path.name]
 
 
 def test_a_reader_of_parquet_never_sees_a_row_twice(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from millstream.spark.pipelines.connectors.postgres.columns import (
     parse_copied,
     postgres_type,
     quoted,
+    whole_rows,
 )
 from millstream.spark.pipelines.connectors.postgres.connection import TableName, connect
 from millstream.spark.pipelines.connectors.postgres.sink import PostgresSink
@@ -153,6 +154,16 @@ def test_a_column_of_nothing_but_nulls_has_as_many_rows() -> None:
         {"id": 7},
         {"id": None},
     ]
+
+
+def test_a_table_is_read_in_parts_that_end_with_a_row() -> None:
+    blocks = [b'1,"a\n', b'b"\n', b"2,c\n", b"3,", b"d\n", b"4,e\n"]
+
+    parts = list(whole_rows(blocks, part_bytes=1))
+
+    assert parts == [b'1,"a\nb"\n', b"2,c\n", b"3,d\n", b"4,e\n"]
+    assert list(whole_rows(blocks, part_bytes=8)) == [b'1,"a\nb"\n', b"2,c\n3,d\n", b"4,e\n"]
+    assert list(whole_rows([], part_bytes=9)) == []
 
 
 def test_no_rows_have_columns_too() -> None:

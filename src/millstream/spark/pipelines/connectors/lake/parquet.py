@@ -8,13 +8,14 @@ until it is large enough; then the next begins. The file's own metadata says whi
 from __future__ import annotations
 
 import dataclasses
-import os
 import urllib.parse
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from millstream.errors import InvalidArgument
 from millstream.spark.pipelines.connectors.batches import start_batches
+from millstream.spark.pipelines.connectors.durability import sync
 from millstream.spark.pipelines.connectors.lake.compaction import MEBIBYTE
 from millstream.spark.pipelines.schema import positive, setting
 from millstream.spark.pipelines.sinks import Sink, sink
@@ -81,9 +82,9 @@ def _replace(target: Path, rows: pa.Table) -> None:
     unfinished = target.with_name(f".{target.name}.unfinished")
     with unfinished.open("wb") as out:
         parquet.write_table(rows, out, compression="zstd")
-        out.flush()
-        os.fsync(out.fileno())
+    sync(unfinished)
     unfinished.replace(target)
+    sync(target.parent)
 
 
 def _partitioned(rows: pa.Table, columns: tuple[str, ...]) -> Iterator[tuple[str, pa.Table]]:
@@ -94,6 +95,12 @@ def _partitioned(rows: pa.Table, columns: tuple[str, ...]) -> Iterator[tuple[str
     if not columns:
         yield "", rows
         return
+    for name in columns:
+        if pa.types.is_floating(rows.schema.field(name).type):
+            # Not a number is not even itself, and 0.0 is -0.0: rows would be lost or come twice.
+            raise InvalidArgument(
+                f"`partition_by` names {name}, a number with a fraction; cast it to another type"
+            )
     for values in rows.group_by(list(columns)).aggregate([]).to_pylist():
         mask: Any = None
         for name in columns:

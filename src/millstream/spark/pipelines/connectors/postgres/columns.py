@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from millstream.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -116,6 +116,19 @@ def arrow_type(spark_type: str) -> pa.DataType:
         "string": pa.string(),
     }
     return simple[spark_type]
+
+
+def whole_rows(blocks: Iterable[bytes], part_bytes: int) -> Iterator[bytes]:
+    """What COPY gives as CSV, in parts of about a size that end where a row ends."""
+    part = bytearray()
+    for block in blocks:
+        part += block
+        # A line may end within a text; then one more of the quotes is open than closed.
+        if len(part) >= part_bytes and part.endswith(b"\n") and part.count(b'"') % 2 == 0:
+            yield bytes(part)
+            part.clear()
+    if part:
+        yield bytes(part)
 
 
 def parse_copied(data: bytes, columns: Sequence[Column]) -> pa.Table:

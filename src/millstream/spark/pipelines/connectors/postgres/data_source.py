@@ -37,6 +37,7 @@ from millstream.spark.pipelines.connectors.postgres.chunks import (
 from millstream.spark.pipelines.connectors.postgres.columns import (
     arrow_type,
     parse_copied,
+    whole_rows,
 )
 from millstream.spark.pipelines.connectors.postgres.connection import (
     Relation,
@@ -54,6 +55,8 @@ if TYPE_CHECKING:
     from millstream.spark.pipelines.connectors.postgres.connection import Connection
 
 NAME: Final = "millstream-postgres"
+_PART_BYTES: Final = 16 << 20
+"""How much of a table that is read whole is in memory, about."""
 _TABLE_KINDS: Final = frozenset("rp")  # ordinary and partitioned
 
 
@@ -132,8 +135,9 @@ class TableReader(DataSourceReader):
             relation = _table(connection, self._settings)
             columns = [relation.column(name) for name in self._expected.names]
             statement = copy_all(TableName.parse(self._settings.table), columns)
-            table = parse_copied(_copied(connection, statement, []), columns)
-        yield from table.to_batches(max_chunksize=8192)
+            with connection.cursor() as cursor, cursor.copy(statement, []) as copy:
+                for part in whole_rows(map(bytes, copy), _PART_BYTES):
+                    yield from parse_copied(part, columns).to_batches(max_chunksize=8192)
 
 
 @dataclass

@@ -9,11 +9,11 @@ one that all machines see, as that of the checkpoints.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from millstream.errors import ConnectorFailed
+from millstream.spark.pipelines.connectors.durability import sync
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,9 +48,12 @@ class StagingArea:
             options = pa.ipc.IpcWriteOptions(compression="lz4")
             with pa.ipc.new_stream(out, table.schema, options=options) as writer:
                 writer.write_table(table, max_chunksize=_ROWS_PER_BATCH)
-        if files.type_name == "local":
-            _sync(unfinished)
+        is_local = files.type_name == "local"
+        if is_local:
+            sync(unfinished)
         files.move(unfinished, path)
+        if is_local:
+            sync(path.rpartition("/")[0])
 
     def read(self, number: int) -> Iterator[pa.RecordBatch]:
         """The rows of a chunk."""
@@ -86,12 +89,3 @@ def _opened(address: str) -> tuple[fs.FileSystem, str]:
         files, path = fs.FileSystem.from_uri(address)
         return files, path
     return fs.LocalFileSystem(), address
-
-
-def _sync(path: str) -> None:
-    """A chunk that an offset names must outlive the machine's power, as the offset may."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
