@@ -52,7 +52,9 @@ def _in_this_process(block: Block, reader: Reader) -> str:
         elif words[:3] == ["millstream", "pipeline", "run"]:
             assert millstream(words[1:]) == 0, block.place
         else:
-            printed.write(reader.run(block.alone(line), ["bash", "-euo", "pipefail", "-c"]))
+            printed.write(
+                reader.run(block.with_text(f"{line}\n"), ["bash", "-euo", "pipefail", "-c"])
+            )
     return printed.getvalue()
 
 

@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import os
 import re
+import signal
+import socket
 import subprocess
 import sys
 import time
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 from millstream.clock import SystemClock
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 DOCS: Final = ROOT / "docs"
@@ -50,9 +53,9 @@ class Block:
         named = _FILE.match(self.text)
         return None if named is None else named[1]
 
-    def alone(self, line: str) -> Block:
-        """One line of it."""
-        return replace(self, text=f"{line}\n", output=None)
+    def with_text(self, text: str) -> Block:
+        """The same block with another text, of which the page does not say what it prints."""
+        return replace(self, text=text, output=None)
 
     def check(self, printed: str) -> None:
         """Raise AssertionError if it printed something else than the page says."""
@@ -101,6 +104,23 @@ class Reader:
 
     directory: Path
     address: str
+
+    @classmethod
+    def with_a_free_port(cls, directory: Path) -> Self:
+        """Somebody whose broker will be where nobody else is."""
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            return cls(directory, f"localhost:{free.getsockname()[1]}")
+
+    @contextmanager
+    def cleaning_up(self, data: str) -> Iterator[None]:
+        """Ends the server of this directory if the page did not come to that."""
+        try:
+            yield
+        finally:
+            lock = self.directory / data / ".lock"
+            with suppress(FileNotFoundError, ProcessLookupError, ValueError):
+                os.kill(int(lock.read_text(encoding="utf-8")), signal.SIGKILL)
 
     @property
     def environment(self) -> Mapping[str, str]:

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import socket
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from tests.docs.pages import DOCS, Reader
+from tests.docs.pages import DOCS, Reader, pages_with_spark
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
-
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
 
 PAGES: Final = (
     "start-a-broker",
@@ -28,18 +21,19 @@ PAGES: Final = (
 )
 
 
-@pytest.fixture
-def reader(tmp_path: Path) -> Iterator[Reader]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    yield Reader(tmp_path, f"localhost:{port}")
-    lock = tmp_path / "data" / ".lock"
-    if lock.exists():
-        with suppress(ProcessLookupError, ValueError):
-            os.kill(int(lock.read_text()), signal.SIGKILL)
+@pytest.mark.integration
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_tutorial_runs_from_its_first_page_to_its_last(tmp_path: Path) -> None:
+    reader = Reader.with_a_free_port(tmp_path)
+
+    with reader.cleaning_up("data"):
+        for page in PAGES:
+            reader.follow(DOCS / "tutorial" / f"{page}.md")
 
 
-def test_the_tutorial_runs_from_its_first_page_to_its_last(reader: Reader) -> None:
-    for page in PAGES:
-        reader.follow(DOCS / "tutorial" / f"{page}.md")
+def test_no_page_of_the_tutorial_is_left_out() -> None:
+    with_spark = {page for page in pages_with_spark() if page.startswith("docs/tutorial/")}
+    written = {f"docs/tutorial/{path.name}" for path in (DOCS / "tutorial").glob("*.md")}
+
+    assert {f"docs/tutorial/{page}.md" for page in PAGES} | with_spark == written
