@@ -21,6 +21,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from millstream.spark.worker_garbage import freeze_once
+
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (
         DataSourceReader,
@@ -70,6 +72,7 @@ class MillstreamDataSource(DataSource):
         # has this module.
         takes_filters = _PUSHDOWN_WORKER in sys.modules or _is_main(_PUSHDOWN_WORKER)
         kind = FilteringBatchReader if takes_filters else TopicBatchReader
+        freeze_once()
         return kind(self.options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
@@ -82,12 +85,15 @@ class MillstreamDataSource(DataSource):
         """For `df.write`."""
         from millstream.spark.writer import MillstreamWriter
 
+        freeze_once()
         return MillstreamWriter(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """For `df.writeStream`."""
         from millstream.spark.stream_writer import MillstreamStreamWriter
 
+        # Two workers of every micro-batch come by here: one plans the writing, one ends it.
+        freeze_once()
         return MillstreamStreamWriter(self.options, schema)
 
 

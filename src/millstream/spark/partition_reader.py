@@ -7,7 +7,6 @@ plans nothing and commits nothing.
 
 from __future__ import annotations
 
-import gc
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,6 +22,7 @@ from millstream.client.consumer.steps import perform
 from millstream.errors import LogTruncation, OffsetOutOfRangeWithoutReset, OperationTimeout
 from millstream.spark.arrow_rows import ArrowRows
 from millstream.spark.data_loss import deleted, report_loss, truncated
+from millstream.spark.worker_garbage import freeze_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -49,7 +49,6 @@ _READING_DEFAULTS: Final = {
 _KEPT_MAX: Final = 4
 
 _kept: Final[list[tuple[object, ConsumerSession]]] = []
-_is_frozen = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +65,7 @@ class ReadPlan:
 
 def read_range(wanted: OffsetRange, plan: ReadPlan) -> Iterator[pa.RecordBatch]:
     """The records of a range, in order."""
-    _freeze_once()
+    freeze_once()
     rows = ArrowRows(wanted.topic, plan.columns, plan.rows)
     session = _take_session(plan.client)
     is_sound = False
@@ -194,12 +193,3 @@ def _give_back(client: Mapping[str, str], session: ConsumerSession, *, is_sound:
 
 def _close(session: ConsumerSession) -> None:
     perform(session.close(5.0, processed_only=True), session.buffer)
-
-
-def _freeze_once() -> None:
-    """Spark's workers collect garbage after every task; what was imported never becomes any."""
-    global _is_frozen
-    if not _is_frozen:
-        gc.collect()
-        gc.freeze()
-        _is_frozen = True

@@ -24,6 +24,7 @@ from millstream.spark.exactly_once import ExactlyOnceTask
 from millstream.spark.markers import Marker, TaskIdentity, TaskReport, audit, latest_marker
 from millstream.spark.routing import Routing, types_of
 from millstream.spark.sink_options import SinkOptions
+from millstream.spark.worker_garbage import freeze_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -56,6 +57,7 @@ class TaskWriter:
         context = TaskContext.get()
         if context is None:
             raise InvalidArgument("rows are written by tasks of Spark only")
+        freeze_once()
         if self._options.is_exactly_once:
             task = self._identity(context)
             steps = self.task_class(task, self._run_of(context), self._routing, self._options)
