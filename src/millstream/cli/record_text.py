@@ -63,7 +63,7 @@ def parse_json_line(line: bytes) -> NewRecord:
         return NewRecord(
             _from_json(found.get("key")),
             _from_json(found.get("value")),
-            tuple((str(name), _from_json(value)) for name, value in found.get("headers") or ()),
+            _headers(found.get("headers")),
             _integer(found.get("partition")),
             _integer(found.get("timestamp")),
         )
@@ -105,6 +105,15 @@ def _from_json(value: object) -> bytes | None:
             return bytes.fromhex(encoded)
         case _:
             return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _headers(given: object) -> Headers:
+    match given:
+        case None:
+            return ()
+        case list() if all(isinstance(each, list) and len(each) == 2 for each in given):
+            return tuple((str(name), _from_json(value)) for name, value in given)
+    raise ValueError("headers are a list of [name, value] pairs")
 
 
 def _integer(value: object) -> int | None:

@@ -80,7 +80,7 @@ class Side:
         self._option = "--key-type" if is_key else "--value-type"
         if name not in TYPES:
             nearest = nearest_key(name, TYPES)
-            meant = f"; did you mean {nearest}?" if nearest else ""
+            meant = f"; did you mean {nearest}?" if nearest else "."
             raise UsageFault(f"{self._option} {name} means nothing{meant} There are {_LISTED}")
         self.name = name
         self._serde = _serde(name, registry, schema, is_key=is_key)

@@ -68,8 +68,11 @@ def test_a_json_value_that_is_no_text_is_written_as_json() -> None:
         (b'{"value": {"hex": "0"}}', "fromhex|hex"),
         (b'{"partition": "1"}', "'1' is not a whole number"),
         (b'{"timestamp": true}', "True is not a whole number"),
-        (b'{"headers": [1]}', "int"),
-        (b'{"headers": ["abc"]}', "unpack"),
+        (b'{"headers": 5}', "headers are a list of .name, value. pairs"),
+        (b'{"headers": [1]}', "headers are a list"),
+        (b'{"headers": ["ab"]}', "headers are a list"),
+        (b'{"headers": {"id": "7"}}', "headers are a list"),
+        (b'{"headers": [["a", "b", "c"]]}', "headers are a list"),
     ],
 )
 def test_a_wrong_json_line_is_refused(line: bytes, says: str) -> None:

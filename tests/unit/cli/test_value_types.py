@@ -128,7 +128,7 @@ def test_what_cannot_be_read_is_named_with_its_place() -> None:
     ("options", "said"),
     [
         ((("bytes", "int46", None)), "did you mean int64"),
-        ((("zzz", "bytes", None)), "--key-type zzz means nothing"),
+        ((("zzz", "bytes", None)), r"--key-type zzz means nothing\. There are bytes"),
         ((("bytes", "avro", None)), "--schema-registry"),
     ],
 )
