@@ -32,7 +32,7 @@ from millstream.errors import InvalidArgument
 from millstream.network.network_client import NetworkClientConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 C = TypeVar("C")
 T = TypeVar("T")
@@ -372,3 +372,10 @@ __all__ = [
     "settings_from_dotted",
     "settings_from_kwargs",
 ]
+
+
+def shown(client: object, bootstrap: str | Iterable[str], **facts: object) -> str:
+    """A client as its `repr`: its kind, its brokers, and what was given to tell it from others."""
+    brokers = bootstrap if isinstance(bootstrap, str) else ",".join(bootstrap)
+    given = "".join(f", {name}={value!r}" for name, value in facts.items() if value)
+    return f"{type(client).__name__}({brokers!r}{given})"

@@ -23,7 +23,6 @@ from millstream.errors import (
     BootstrapFailed,
     MillstreamError,
     RebootstrapRequired,
-    class_for_code,
 )
 from millstream.network.backoff import Backoff
 from millstream.network.network_client import VersionedRequest
@@ -320,8 +319,3 @@ def _expire(topics: dict[str, int | None], idle_ms: int, now_ms: int) -> None:
             topics[topic] = now_ms
         elif now_ms - used_ms >= idle_ms:
             del topics[topic]
-
-
-def is_stale_metadata(code: int) -> bool:
-    """Whether an error code says that the asker's metadata is out of date."""
-    return class_for_code(code).refreshes_metadata

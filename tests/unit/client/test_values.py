@@ -6,6 +6,7 @@ import pickle
 
 import pytest
 
+import millstream
 from millstream import (
     ConsumerGroupMetadata,
     ConsumerRecord,
@@ -16,6 +17,7 @@ from millstream import (
     TopicPartition,
 )
 from millstream.client.admin import ConfigResource, NewTopic, Outcomes, QuotaEntity
+from millstream.client.config import shown
 from millstream.errors import UnknownTopicOrPartition
 
 VALUES = [
@@ -50,3 +52,22 @@ def test_records_of_share_groups_travel() -> None:
     record = ShareRecord(*range(len(ShareRecord.__slots__)))
 
     assert pickle.loads(pickle.dumps(record)) == record
+
+
+@pytest.mark.parametrize(
+    "client",
+    [
+        f"{kind}{name}"
+        for kind in ("", "Async")
+        for name in ("Admin", "Consumer", "Producer", "RetryingConsumer", "ShareConsumer")
+    ],
+)
+def test_every_client_shows_its_brokers(client: str) -> None:
+    assert getattr(millstream, client).__repr__ is not object.__repr__
+
+
+def test_a_client_shows_what_tells_it_from_others_and_no_more() -> None:
+    assert shown(5, ("a:1", "b:2"), group_id="g", transactional_id=None) == (
+        "int('a:1,b:2', group_id='g')"
+    )
+    assert shown("x", "a:1") == "str('a:1')"

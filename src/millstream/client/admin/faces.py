@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from millstream.client.admin.all_operations import AdminOperations
 from millstream.client.admin.config import AdminConfig
 from millstream.client.admin.tasks import start
-from millstream.client.config import settings_from_dotted, settings_from_kwargs
+from millstream.client.config import settings_from_dotted, settings_from_kwargs, shown
 from millstream.client.io_thread import start_client
 
 if TYPE_CHECKING:
@@ -52,6 +52,10 @@ class _Face:
         self._thread = start_client(config, name, separate_coordinators=False)
         self._thread.stop_when_collected(self)
         self._operations = AdminOperations(self._thread.runtime)
+        self._bootstrap_servers = config.bootstrap_servers
+
+    def __repr__(self) -> str:
+        return shown(self, self._bootstrap_servers)
 
     def _begin(self, coroutine: Coroutine[Any, Any, T], what: str) -> Waiter[T]:
         try:

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from millstream.client.config import settings_from_dotted, settings_from_kwargs
+from millstream.client.config import settings_from_dotted, settings_from_kwargs, shown
 from millstream.client.consumer.config import ConsumerConfig
 from millstream.client.consumer.membership.subscription import Subscription
 from millstream.client.consumer.session import ConsumerSession
@@ -226,8 +226,7 @@ class ConsumerFace(ABC):
 
     def __repr__(self) -> str:
         config = self._session.config
-        group = f", group_id={config.group_id!r}" if config.group_id else ""
-        return f"{type(self).__name__}({','.join(config.bootstrap_servers)!r}{group})"
+        return shown(self, config.bootstrap_servers, group_id=config.group_id)
 
 
 def to_timestamp(time: datetime | int) -> int:

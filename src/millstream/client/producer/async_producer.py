@@ -12,6 +12,7 @@ import contextlib
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from millstream.client.config import shown
 from millstream.client.producer.core import ProducerCore, closed_error
 from millstream.client.producer.deadline import Deadline
 from millstream.client.producer.delivery import until_done
@@ -69,6 +70,10 @@ class AsyncProducer:
         self._is_simple = self._core.is_plain and self._core.transactions is None
         self._is_closed = False
         self._core.io.start()
+
+    def __repr__(self) -> str:
+        config = self._core.config
+        return shown(self, config.bootstrap_servers, transactional_id=config.transactional_id)
 
     async def __aenter__(self) -> Self:
         return self

@@ -12,6 +12,7 @@ import warnings
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from millstream.client.config import shown
 from millstream.client.producer.core import ProducerCore, closed_error
 from millstream.client.producer.deadline import Deadline
 from millstream.client.producer.native_accumulator import NativeAccumulator
@@ -77,6 +78,10 @@ class Producer:
             self.send = self._core.accumulator.send  # type: ignore[method-assign]  # See above.
         self._is_closed = False
         self._core.io.start()
+
+    def __repr__(self) -> str:
+        config = self._core.config
+        return shown(self, config.bootstrap_servers, transactional_id=config.transactional_id)
 
     def __enter__(self) -> Self:
         return self

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from millstream.client.admin.topics import NewTopic
+from millstream.client.config import shown
 from millstream.client.retrying.settings import RetryKeywords, RetrySettings
 from millstream.clock import SystemClock
 from millstream.errors import TopicAlreadyExists
@@ -37,6 +38,9 @@ class RetryingFace:
         self._clock = SystemClock()
         self._is_stopping = False
         self._has_transaction = False
+
+    def __repr__(self) -> str:
+        return shown(self, self._bootstrap, topics=self._topics.sources)
 
     @property
     def counts(self) -> RetryCounts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from millstream.client.config import settings_from_dotted, settings_from_kwargs
+from millstream.client.config import settings_from_dotted, settings_from_kwargs, shown
 from millstream.client.share_consumer.acknowledgements import as_acknowledge_type
 from millstream.client.share_consumer.config import ShareConsumerConfig
 from millstream.client.share_consumer.share_session import ShareSession
@@ -53,6 +53,10 @@ class ShareConsumerFace(ABC):
         made._prepare()
         made._start(settings_from_dotted(ShareConsumerConfig, properties), topics)
         return made
+
+    def __repr__(self) -> str:
+        config = self._session.config
+        return shown(self, config.bootstrap_servers, group_id=config.group_id)
 
     @abstractmethod
     def _prepare(self) -> None:
