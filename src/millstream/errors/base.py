@@ -4,6 +4,8 @@ MillstreamError
 ├── InvalidArgument (also a ValueError)     the caller passed a value that cannot be used
 │   └── InvalidPipeline                     ... in the definition of a pipeline
 ├── PipelineFailed                          a pipeline's query cannot go on
+├── PipelineAlreadyRunning                  ... is another process's to run
+├── ConnectorFailed                         ... has a database or a file that does not do its part
 ├── SinkRefused                             a batch cannot be written exactly once
 ├── QuorumFault                             the metadata quorum broke a promise: stop the node
 ├── ClientError                             what clients find by themselves, see `client`

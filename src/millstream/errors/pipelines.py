@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from millstream.errors.base import InvalidArgument, MillstreamError
 
-__all__ = ["ConnectorFailed", "InvalidPipeline", "PipelineFailed"]
+__all__ = ["ConnectorFailed", "InvalidPipeline", "PipelineAlreadyRunning", "PipelineFailed"]
 
 
 class InvalidPipeline(InvalidArgument):
@@ -17,6 +17,10 @@ class InvalidPipeline(InvalidArgument):
 
 class PipelineFailed(MillstreamError):
     """A pipeline ended because a query failed more often than its restarts allow."""
+
+
+class PipelineAlreadyRunning(MillstreamError):
+    """Another process runs a pipeline with the same storage."""
 
 
 class ConnectorFailed(MillstreamError):

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
-from millstream.errors import MillstreamError
+from millstream.errors import MillstreamError, PipelineAlreadyRunning
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,10 +30,6 @@ _STATUS: Final = "status.json"
 _STOP: Final = "stop"
 _TRIES: Final = 5
 _TRY_AGAIN_S: Final = 0.01
-
-
-class AlreadyRunning(MillstreamError):
-    """Another process runs the pipeline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +57,7 @@ class StateDirectory:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Be the one who runs it; `AlreadyRunning` if somebody is. An old wish to stop is over."""
+        """Be the one who runs it, or PipelineAlreadyRunning. An old wish to stop is over."""
         self.path.mkdir(parents=True, exist_ok=True)
         with (self.path / _LOCK).open("a", encoding="utf-8") as lock:
             if not _try_to_own(lock):
@@ -117,13 +113,13 @@ class StateDirectory:
             return None
 
     def require_free(self) -> None:
-        """`AlreadyRunning` if a process runs the pipeline now."""
+        """PipelineAlreadyRunning if a process runs the pipeline now."""
         if self.is_running:
             raise self._already_running()
 
-    def _already_running(self) -> AlreadyRunning:
+    def _already_running(self) -> PipelineAlreadyRunning:
         owner = self.owner()
-        return AlreadyRunning(
+        return PipelineAlreadyRunning(
             f"process {'unknown' if owner is None else owner.pid} runs this pipeline in "
             f"{self.path}; `millstream pipeline stop` ends it"
         )

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from millstream.errors import MillstreamError
-from millstream.spark.pipelines.state_directory import AlreadyRunning, Owner, StateDirectory
+from millstream.errors import MillstreamError, PipelineAlreadyRunning
+from millstream.spark.pipelines.state_directory import Owner, StateDirectory
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,9 +23,11 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
         directory.write_status({"pid": 12})
         assert directory.is_running
         assert directory.owner() == Owner(os.getpid(), os.uname().nodename)
-        with pytest.raises(AlreadyRunning, match=f"process {os.getpid()} runs this pipeline"):
+        with pytest.raises(
+            PipelineAlreadyRunning, match=f"process {os.getpid()} runs this pipeline"
+        ):
             StateDirectory(tmp_path / "state").held().__enter__()
-        with pytest.raises(AlreadyRunning):
+        with pytest.raises(PipelineAlreadyRunning):
             directory.require_free()
 
     assert not directory.is_running
