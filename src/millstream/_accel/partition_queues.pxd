@@ -83,6 +83,11 @@ cdef extern from "produce_flight.h" nogil:
     void ms_lanes_end(ms_lanes* lanes)
     void ms_lanes_kick(ms_lanes* lanes)
     void ms_lanes_hurry(ms_lanes* lanes)
+    void ms_lanes_keep(
+        ms_lanes* lanes, const ms_part* part, const PyObject* batch, bint is_first)
+    void ms_lanes_send_kept(ms_lanes* lanes)
+    void ms_lanes_hasten(
+        ms_lanes* lanes, const ms_part* part, const PyObject* batch, int64_t correlation_id)
     bint ms_lanes_unshut(ms_lanes* lanes, int64_t connection_id)
     ms_flight* ms_lanes_take_sent(ms_lanes* lanes)
 
@@ -90,9 +95,10 @@ cdef extern from "produce_flight.h" nogil:
 cdef class AccumulatorLock:
     cdef ms_lanes lanes
     cdef int process
-    cdef readonly dict dispatched
+    cdef readonly object dispatched
     cdef object _threads
-    cdef object _hurries
+    cdef object _haste
+    cdef bint _awaits_all
     cdef SelectorLoop _loop
     cdef dict _express
     cdef bint _has_news

@@ -15,7 +15,8 @@ from libc.string cimport memcpy
 
 from millstream._accel.batch_writer cimport BatchWriter
 from millstream._accel.delivery cimport BatchOutcome
-from millstream._accel.client_selector cimport SelectorCore, ms_set_driver, process_number
+from millstream._accel.client_selector cimport (
+    SelectorCore, ms_set_awaited, ms_set_driver, process_number)
 from millstream._accel.crc32c cimport checksum
 
 import threading
@@ -60,7 +61,7 @@ cdef class AccumulatorLock:
         self.process = process_number()
         self._threads = threading.Lock()
         self._express = {}
-        self.dispatched = {}
+        self.dispatched = deque()
 
     def __dealloc__(self):
         cdef ms_flight* flight = self.lanes.sent
@@ -81,9 +82,11 @@ cdef class AccumulatorLock:
             self._note(flights)
 
     def __exit__(self, *failure):
-        cdef bint is_awaited, has_begun, hurries = False
-        if self._loop is not None and self._hurries is not None:
-            hurries = self._hurries()
+        cdef bint is_awaited, has_begun, is_full, hurries
+        cdef int haste = 0
+        if self._loop is not None and self._haste is not None:
+            haste = self._haste()
+        hurries = haste > 0
         ms_gate_lock(&self.lanes.gate)
         if hurries and not self.lanes.hurries:
             self._has_news = True
@@ -99,10 +102,13 @@ cdef class AccumulatorLock:
         self._has_news = False
         self._has_begun = False
         self._is_full = False
+        if self._awaits_all != (haste > 1):
+            self._awaits_all = haste > 1
+            ms_set_awaited(self.lanes.selector, self._awaits_all)
         self._threads.release()
         if is_full:
             with nogil:
-                ms_lanes_hurry(&self.lanes)
+                ms_lanes_send_kept(&self.lanes)
         elif has_begun:
             ms_lanes_hurry(&self.lanes)
         elif is_awaited:
@@ -110,10 +116,14 @@ cdef class AccumulatorLock:
 
     cdef int _note(self, ms_flight* flights) except -1:
         """Bring the queues up to date: these batches have left them."""
-        cdef ms_flight* flight
+        cdef ms_flight* flight = flights
         cdef PartitionQueue queue
         cdef list batches
         cdef int i
+        while flight is not NULL:  # First, before another thread may have the GIL and ask for it.
+            for i in range(flight.slot_count):
+                (<BatchOutcome>flight.slots[i].batch).correlation_id = flight.correlation_id
+            flight = flight.next
         while flights is not NULL:
             flight = flights
             flights = flight.next
@@ -123,16 +133,25 @@ cdef class AccumulatorLock:
                 batch = <object>flight.slots[i].batch
                 queue._forget(batch)
                 batches.append((queue, batch, flight.slots[i].sequence))
-            self.dispatched[flight.correlation_id] = (flight.version, batches)
+            self.dispatched.append((flight.correlation_id, flight.version, batches))
             drop_flight(&self.lanes, flight)
         return 0
 
-    def send_here(self):
-        """With the lock: have the thread that lets go of it send what is full, if it can.
+    def send_here(self, PartitionQueue queue=None, batch=None):
+        """With the lock: have the thread that lets go of it send what is due.
 
-        What a thread has just written is in the caches of its processor, and nowhere else.
+        What a thread has just written is in the caches of its processor, and nowhere else. `batch`,
+        of a queue, is one whose end nobody waits for unless they say so: `hasten`.
         """
+        ms_lanes_keep(
+            &self.lanes, NULL if queue is None else &queue.part, <PyObject*>batch,
+            not self._is_full)
         self._is_full = True
+
+    def hasten(self, PartitionQueue queue not None, BatchOutcome batch not None):
+        """Somebody waits for the end of a batch: the Sender is to hear of its answer at once."""
+        if self._loop is not None and self.process == process_number():
+            ms_lanes_hasten(&self.lanes, &queue.part, <PyObject*>batch, batch.correlation_id)
 
     def take_alarm(self):
         """Whether something changed, since the last call, that is not for the sockets' thread."""
@@ -143,10 +162,13 @@ cdef class AccumulatorLock:
     # ---- lanes; with the lock held ----
 
     def attach(
-        self, SelectorCore selector not None, hurries, *, int64_t linger_ms,
+        self, SelectorCore selector not None, haste, *, int64_t linger_ms,
         int64_t request_size_max, int64_t max_in_flight,
     ):
-        """Have a selector's thread send what is due; False if it works for another already."""
+        """Have a selector's thread send what is due; False if it works for another already.
+
+        `haste()`, with the lock held, says whether nothing may linger (1), nor any answer wait (2).
+        """
         if self._loop is not None:
             raise ValueError("there is a selector already")
         self.lanes.linger_ms = linger_ms
@@ -156,7 +178,7 @@ cdef class AccumulatorLock:
         if not ms_set_driver(selector._loop.state, &self.lanes.driver):
             self.lanes.selector = NULL
             return False
-        self._hurries = hurries
+        self._haste = haste
         self._loop = selector._loop
         self._loop.driver_owner = self
         return True

@@ -120,6 +120,20 @@ static inline void ms_frame_seal(ms_lanes *lanes, ms_outgoing *out)
     }
 }
 
+/* Under the gate, so that who waits for a batch finds it either here or in its queue: what is to be
+   known when the answer comes. */
+static inline void ms_flight_expect(ms_lanes *lanes, const ms_flight *flight)
+{
+    int place = flight->correlation_id % MS_EXPRESS_MAX;
+    pthread_mutex_lock(&lanes->selector->lock);
+    ms_connection *connection = ms_connection_find(lanes->selector, flight->connection_id);
+    if (connection) {
+        connection->express_versions[place] = (uint8_t)flight->version;
+        connection->express_can_wait[place] = (uint8_t)flight->can_wait;
+    }
+    pthread_mutex_unlock(&lanes->selector->lock);
+}
+
 /* ---- what the loop calls, without any lock ---- */
 
 /* Python hears of a flight in any case; one that could not be sent counts as lost on its way. */
@@ -138,15 +152,13 @@ static inline void ms_flight_send(ms_lanes *lanes, const ms_flight *flight, ms_o
         /* Its answer will wake poll(), soon as a rule: one awakening instead of two. */
         if (!is_open)
             ms_announce(selector);
-        else if (selector->announce_ms == MS_NEVER)
-            selector->announce_ms = event->sent_ms + MS_ANNOUNCE_AFTER_MS;
+        else
+            ms_announce_later(selector, event->sent_ms);
     }
     if (out && (!is_open || !event)) {
         ms_outgoing_done(selector, out);
     } else if (out) {
         connection->express_in_flight++;
-        connection->express_versions[flight->correlation_id % MS_EXPRESS_MAX] =
-            (uint8_t)flight->version;
         ms_queue(connection, out);
         ms_flush(selector, connection);
     }
@@ -157,9 +169,13 @@ static inline void ms_flight_send(ms_lanes *lanes, const ms_flight *flight, ms_o
     pthread_mutex_unlock(&selector->lock);
 }
 
+/* Who sends: the loop; a thread that has something urgent; one that keeps what it has filled. */
+enum ms_sender { MS_LOOP, MS_PASSER, MS_KEEPER };
+
 /* With the turn: send what is due; when the next will be. The loop comes back by then. */
-static inline int64_t ms_lanes_serve(ms_lanes *lanes, int64_t now_ms, int is_loop)
+static inline int64_t ms_lanes_serve(ms_lanes *lanes, int64_t now_ms, enum ms_sender who)
 {
+    int is_loop = who == MS_LOOP;
     for (;;) {
         int64_t due_ms = MS_NEVER;
         ms_gate_lock(&lanes->gate);
@@ -167,19 +183,22 @@ static inline int64_t ms_lanes_serve(ms_lanes *lanes, int64_t now_ms, int is_loo
             lanes->gate.is_awaited = 1; /* who holds it kicks us when leaving */
             if (is_loop)
                 lanes->loop_due_ms = MS_NEVER;
+            lanes->keepers -= who == MS_KEEPER;
             ms_gate_unlock(&lanes->gate);
-            return MS_NEVER;
+            return is_loop ? MS_NEVER : 0; /* or was it here already, and has left it to us? */
         }
-        ms_flight *flight = ms_lanes_take(lanes, now_ms, &due_ms);
+        ms_flight *flight = ms_lanes_take(lanes, now_ms, is_loop, &due_ms);
         ms_outgoing *out = flight ? ms_flight_frame(flight) : NULL;
         ms_flight copy;
         if (flight) { /* Python may free it as soon as the gate is open. */
+            ms_flight_expect(lanes, flight);
             copy.connection_id = flight->connection_id;
             copy.correlation_id = flight->correlation_id;
-            copy.version = flight->version;
         }
         if (!flight && is_loop)
             lanes->loop_due_ms = due_ms;
+        if (!flight)
+            lanes->keepers -= who == MS_KEEPER;
         ms_gate_unlock(&lanes->gate);
         if (!flight)
             return due_ms;
@@ -193,21 +212,23 @@ static inline int64_t ms_lanes_run(ms_driver *driver, int64_t now_ms)
 {
     ms_lanes *lanes = (ms_lanes *)driver;
     pthread_mutex_lock(&lanes->turn);
-    int64_t next_ms = ms_lanes_serve(lanes, now_ms, 1);
+    int64_t next_ms = ms_lanes_serve(lanes, now_ms, MS_LOOP);
     pthread_mutex_unlock(&lanes->turn);
     return next_ms;
 }
 
-static inline void ms_lanes_answered(
+static inline int ms_lanes_answered(
     ms_driver *driver, ms_connection *connection, const uint8_t *frame, int64_t size)
 {
     ms_lanes *lanes = (ms_lanes *)driver;
-    int32_t id = (int32_t)ms_read_big_endian(frame, 4);
+    int place = (int)(ms_read_big_endian(frame, 4) % MS_EXPRESS_MAX);
     pthread_mutex_lock(&lanes->selector->lock);
     connection->express_in_flight--;
-    if (!ms_is_plain_success(frame, size, connection->express_versions[id % MS_EXPRESS_MAX]))
+    int is_well = ms_is_plain_success(frame, size, connection->express_versions[place]);
+    if (!is_well)
         connection->is_express_shut = 1;
     pthread_mutex_unlock(&lanes->selector->lock);
+    return is_well;
 }
 
 /* ---- for Python ---- */
@@ -240,20 +261,46 @@ static inline void ms_lanes_kick(ms_lanes *lanes)
         ms_drive(lanes->selector);
 }
 
-/* Send what is due from here, which is sooner than another thread can. The loop looks again
-   afterwards if it has a timer to set, or whoever had the turn may be done. */
-static inline void ms_lanes_hurry(ms_lanes *lanes)
+/* With the turn, which it gives back: send what is due from here, which is sooner than another thread
+   can. The loop looks again afterwards if it has a timer to set. */
+static inline void ms_lanes_serve_here(ms_lanes *lanes, enum ms_sender who)
 {
-    int is_loop_due = 1;
-    if (lanes->selector && !pthread_mutex_trylock(&lanes->turn)) {
-        int64_t due_ms = ms_lanes_serve(lanes, ms_monotonic_ms(), 0);
-        pthread_mutex_unlock(&lanes->turn);
-        ms_gate_lock(&lanes->gate);
-        is_loop_due = due_ms < lanes->loop_due_ms;
-        ms_gate_unlock(&lanes->gate);
-    }
+    int64_t due_ms = ms_lanes_serve(lanes, ms_monotonic_ms(), who);
+    pthread_mutex_unlock(&lanes->turn);
+    ms_gate_lock(&lanes->gate);
+    int is_loop_due = due_ms < lanes->loop_due_ms;
+    ms_gate_unlock(&lanes->gate);
     if (is_loop_due)
         ms_lanes_kick(lanes);
+}
+
+/* Send what is due, unless somebody is at it: then the loop looks again, for they may be done. */
+static inline void ms_lanes_hurry(ms_lanes *lanes)
+{
+    if (lanes->selector && !pthread_mutex_trylock(&lanes->turn))
+        ms_lanes_serve_here(lanes, MS_PASSER);
+    else
+        ms_lanes_kick(lanes);
+}
+
+/* The caller is going to send what it has filled. `batch` of `part`, unless that is NULL, is one whose
+   end nobody waits for as yet. */
+static inline void ms_lanes_keep(
+    ms_lanes *lanes, const ms_part *part, const PyObject *batch, int is_first)
+{
+    ms_gate_lock(&lanes->gate);
+    lanes->keepers += is_first;
+    for (ms_slot *slot = part ? part->first : NULL; slot; slot = slot->next)
+        if (slot->batch == batch)
+            slot->can_wait = 1;
+    ms_gate_unlock(&lanes->gate);
+}
+
+/* It does; without the GIL, because it waits for its turn. */
+static inline void ms_lanes_send_kept(ms_lanes *lanes)
+{
+    pthread_mutex_lock(&lanes->turn);
+    ms_lanes_serve_here(lanes, MS_KEEPER);
 }
 
 /* A connection may carry express requests (again). */
@@ -268,6 +315,24 @@ static inline int ms_lanes_unshut(ms_lanes *lanes, int64_t connection_id)
     }
     pthread_mutex_unlock(&lanes->selector->lock);
     return is_open;
+}
+
+/* Somebody waits for the end of a batch, which is in its queue, in a request that Python has not heard
+   of, or in that of `correlation_id`; 0 if that is not known. */
+static inline void ms_lanes_hasten(
+    ms_lanes *lanes, const ms_part *part, const PyObject *batch, int64_t correlation_id)
+{
+    ms_gate_lock(&lanes->gate);
+    for (ms_slot *slot = part->first; slot; slot = slot->next)
+        if (slot->batch == batch)
+            slot->can_wait = 0;
+    for (const ms_flight *flight = lanes->sent; flight; flight = flight->next)
+        for (int i = 0; i < flight->slot_count; i++)
+            if (flight->slots[i]->batch == batch)
+                correlation_id = flight->correlation_id;
+    ms_gate_unlock(&lanes->gate);
+    if (correlation_id)
+        ms_hasten(lanes->selector, correlation_id);
 }
 
 /* The flights that Python has not heard of. */

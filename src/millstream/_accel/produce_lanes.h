@@ -18,7 +18,6 @@
 #include "client_calls.h"
 
 #define MS_FLIGHT_SLOTS_MAX 64
-#define MS_ANNOUNCE_AFTER_MS 10
 #define MS_FIRST_EXPRESS_ID (1 << 29)
 #define MS_END_EXPRESS_ID (1 << 30)
 
@@ -36,6 +35,7 @@ typedef struct ms_slot {
     int64_t producer_id;
     int64_t producer_epoch;
     int is_closed;
+    int can_wait; /* nobody waits for its end: a table's */
     int holders; /* under the gate */
     PyObject *queue;
     PyObject *batch;
@@ -71,6 +71,7 @@ typedef struct ms_flight {
     int64_t connection_id;
     int32_t correlation_id;
     int version;
+    int can_wait;
     int slot_count;
     ms_slot *slots[MS_FLIGHT_SLOTS_MAX];
 } ms_flight;
@@ -85,6 +86,7 @@ typedef struct {
     int64_t request_bytes_max;
     int in_flight_max;
     int hurries; /* nothing lingers: somebody flushes, closes, or waits for memory */
+    int keepers; /* threads that are about to send what they have filled */
     int32_t next_id;
     int64_t loop_due_ms; /* when the loop looks here by itself: for later things it needs no kick */
     ms_part *active;
@@ -157,6 +159,12 @@ static inline void ms_part_close(ms_part *part)
 
 /* ---- choosing what to send, under the gate ---- */
 
+/* Whether the loop leaves a batch to the thread that filled it, in whose caches it is. */
+static inline int ms_slot_is_kept(const ms_lanes *lanes, const ms_slot *slot, int is_loop)
+{
+    return is_loop && lanes->keepers && slot->can_wait;
+}
+
 static inline int ms_slot_is_due(const ms_lanes *lanes, const ms_slot *slot, int64_t now_ms)
 {
     return slot->is_closed || lanes->hurries || now_ms >= slot->created_ms + lanes->linger_ms;
@@ -210,10 +218,12 @@ static inline void ms_slot_unpin(ms_slot *slot)
 
 /* More partitions for the same request: of the same topic, on the same connection. */
 static inline void ms_flight_fill(
-    ms_lanes *lanes, ms_flight *flight, const ms_lane *lane, int64_t bytes, int64_t now_ms)
+    ms_lanes *lanes, ms_flight *flight, const ms_lane *lane, int64_t now_ms, int is_loop)
 {
+    int64_t bytes = 0;
     for (ms_part *part = lanes->active; part; part = part->next_active) {
         if (!part->is_express || !part->first || !ms_slot_is_due(lanes, part->first, now_ms)
+            || ms_slot_is_kept(lanes, part->first, is_loop)
             || part->lane.connection_id != lane->connection_id || part->lane.topic != lane->topic
             || part->lane.version != lane->version)
             continue;
@@ -221,18 +231,20 @@ static inline void ms_flight_fill(
         if (flight->slot_count
             && (bytes > lanes->request_bytes_max || flight->slot_count == MS_FLIGHT_SLOTS_MAX))
             return;
+        flight->can_wait = flight->can_wait && part->first->can_wait;
         flight->slots[flight->slot_count++] = ms_part_take(part);
     }
 }
 
 /* What may leave now, or NULL; `due_ms` is when something will. */
-static inline ms_flight *ms_lanes_take(ms_lanes *lanes, int64_t now_ms, int64_t *due_ms)
+static inline ms_flight *ms_lanes_take(
+    ms_lanes *lanes, int64_t now_ms, int is_loop, int64_t *due_ms)
 {
     ms_part **at = &lanes->active;
     while (*at) {
         ms_part *part = *at;
         int can_send = 0;
-        if (part->is_express && part->first) {
+        if (part->is_express && part->first && !ms_slot_is_kept(lanes, part->first, is_loop)) {
             if (ms_slot_is_due(lanes, part->first, now_ms)) {
                 can_send = ms_part_can_send(lanes, part);
                 if (can_send < 0)
@@ -252,10 +264,11 @@ static inline ms_flight *ms_lanes_take(ms_lanes *lanes, int64_t now_ms, int64_t 
                 return NULL;
             flight->connection_id = part->lane.connection_id;
             flight->version = part->lane.version;
+            flight->can_wait = 1;
             flight->correlation_id = lanes->next_id;
             if (++lanes->next_id == MS_END_EXPRESS_ID)
                 lanes->next_id = MS_FIRST_EXPRESS_ID;
-            ms_flight_fill(lanes, flight, &part->lane, 0, now_ms);
+            ms_flight_fill(lanes, flight, &part->lane, now_ms, is_loop);
             *lanes->sent_end = flight;
             lanes->sent_end = &flight->next;
             return flight;

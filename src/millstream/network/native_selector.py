@@ -13,6 +13,7 @@ from millstream._accel.client_selector import SelectorCore
 from millstream.errors import ProtocolError
 from millstream.network.client_selector import (
     FRAME_BYTES_MAX,
+    Answered,
     Connected,
     Disconnected,
     Dispatched,
@@ -46,6 +47,7 @@ class NativeSelector(SelectorCore):
             partial(_disconnected, frame_bytes_max, self._failures),
             Repeated,
             Dispatched,
+            Answered,
             frame_bytes_max=frame_bytes_max,
             received_bytes_max=_RECEIVED_BYTES_MAX,
         )

@@ -10,6 +10,7 @@ nothing of topics, and never sends a request twice.
 from __future__ import annotations
 
 import struct
+from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from millstream.errors import BrokerUnreachable, ClientClosed, MillstreamError, ProtocolError
@@ -28,6 +29,7 @@ from millstream.network.broker_link import (
 )
 from millstream.network.client_config import NetworkClientConfig
 from millstream.network.client_selector import (
+    Answered,
     Connected,
     Disconnected,
     Dispatched,
@@ -168,15 +170,20 @@ class NetworkClient(BrokerDirectory):
         Tells whether that was all: nobody else has to act on any of it.
         """
         is_all = True
-        for event in events:
-            link = self._by_connection.get(event.connection_id)
-            if type(event) is Dispatched:
-                is_all &= self.express.note_sent(link, event, now_ms)
-            elif type(event) is not Received or link is None:
-                is_all = False
-                self._on_change(link, event, now_ms)
-            else:
-                is_all &= self._on_frame(link, event.frame, now_ms)
+        for kind, group in groupby(events, type):
+            if kind is Answered:
+                answered = [each for each in group if type(each) is Answered]
+                is_all &= self.express.take(answered, self._by_connection, self._on_frame, now_ms)
+                continue
+            for event in group:
+                link = self._by_connection.get(event.connection_id)
+                if type(event) is Dispatched:
+                    is_all &= self.express.note_sent(link, event, now_ms)
+                elif type(event) is not Received or link is None:
+                    is_all = False
+                    self._on_change(link, event, now_ms)
+                else:
+                    is_all &= self._on_frame(link, event.frame, now_ms)
         return is_all
 
     def _on_change(self, link: BrokerLink | None, event: SelectorEvent, now_ms: int) -> None:

@@ -126,6 +126,11 @@ class LaneBench:
         header, request = decode_request(self._exactly(size))
         return header.correlation_id, request
 
+    def taken(self) -> list[tuple[int, int, list[Any]]]:
+        """What was taken for requests so far: their correlation ids, versions and batches."""
+        self.accumulator.note_dispatched()
+        return self.accumulator.take_dispatched()
+
     def dispatched(self) -> Dispatched:
         """The next event, which must be one of a lane."""
         [event] = self.selector.poll(WAIT_MS)

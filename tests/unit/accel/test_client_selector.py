@@ -18,6 +18,7 @@ from millstream import _accel
 from millstream.clock import SystemClock
 from millstream.errors import ClientClosed, ForkedClient
 from millstream.network.client_selector import (
+    Answered,
     Connected,
     Disconnected,
     Dispatched,
@@ -348,6 +349,7 @@ def test_responses_that_nobody_fetches_are_bounded(server: socket.socket) -> Non
         lambda connection_id, codes, size: Disconnected(connection_id, str(codes)),
         Repeated,
         Dispatched,
+        Answered,
         frame_bytes_max=1 << 20,
         received_bytes_max=1 << 20,
     )

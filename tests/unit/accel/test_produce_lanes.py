@@ -110,10 +110,9 @@ class TestWhatIsSent:
             for each in request.topic_data[0].partition_data
         }
         assert found == {0: 0, 1: 10, 2: 20, 3: 30}
-        taken = bench.accumulator.take_dispatched()
-        assert {(queue.index, number) for queue, _, number in taken[1 << 29][1]} == set(
-            found.items()
-        )
+        [(correlation_id, _, taken)] = bench.taken()
+        assert correlation_id == 1 << 29
+        assert {(queue.index, number) for queue, _, number in taken} == set(found.items())
 
     def test_numbers_go_on_and_begin_again_after_the_last(self, bench: LaneBench) -> None:
         assert bench.open(sequence=(1 << 31) - 1)
@@ -214,7 +213,7 @@ class TestWhatKeepsALaneOpen:
 
         assert batch is not None
         assert (batch.record_count, batch.is_closed) == (1, True)
-        assert bench.accumulator.take_dispatched() == {}
+        assert bench.taken() == []
 
     def test_the_sender_is_not_told_of_queues_that_are_not_its_own(self, bench: LaneBench) -> None:
         assert bench.open(0)
@@ -240,7 +239,7 @@ class TestWhatKeepsALaneOpen:
             events += bench.selector.poll(WAIT_MS)
 
         assert [type(event) for event in events] == [Dispatched, Disconnected]
-        [(version, taken)] = bench.accumulator.take_dispatched().values()
+        [(_, version, taken)] = bench.taken()
         assert (version, len(taken)) == (13, 1)
         assert not bench.open()
 
@@ -253,7 +252,7 @@ class TestWhatKeepsALaneOpen:
         before_ms = bench.accumulator._clock.monotonic_ms()
         assert bench.selector.poll(WAIT_MS) == []
         assert bench.accumulator._clock.monotonic_ms() < before_ms + WAIT_MS
-        assert bench.accumulator.take_dispatched() == {}
+        assert bench.taken() == []
 
     def test_closing_a_connection_forgets_its_answers_but_not_what_was_taken(
         self, bench: LaneBench
@@ -275,7 +274,7 @@ class TestMemory:
         taken: list[Any] = []
         while len(taken) < 4:
             bench.selector.poll(20)
-            for _, batches in bench.accumulator.take_dispatched().values():
+            for _, _, batches in bench.taken():
                 taken += [batch for _, batch, _ in batches]
 
         for batch in taken:
@@ -297,7 +296,7 @@ class TestMemory:
                 bench.send(b"x" * 1500)
                 bench.receive()
                 bench.dispatched()
-                [(_, [(_, batch, _)])] = bench.accumulator.take_dispatched().values()
+                [(_, _, [(_, batch, _)])] = bench.taken()
                 bench.accumulator.finish(batch)
                 batch.complete(0, -1)
 
@@ -311,7 +310,7 @@ class TestMemory:
             bench.receive()
             bench.accumulator.close_lane(bench.queue(0))
             bench.send(b"waiting")
-            [(_, [(_, batch, _)])] = bench.accumulator.take_dispatched().values()
+            [(_, _, [(_, batch, _)])] = bench.taken()
             watched: list[weakref.ref[Any]] = [
                 weakref.ref(each) for each in (bench, bench.accumulator, bench.selector)
             ]

@@ -15,6 +15,7 @@ from millstream.client.producer import kernel
 from millstream.client.producer.lane import NO_NODE, NOBODY
 from millstream.client.producer.native_accumulator import NativeAccumulator
 from millstream.client.producer.produce_exchange import (
+    Produced,
     Sent,
     build_request,
     choose_version,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from millstream.client.producer.settlement import Settlement
     from millstream.client.producer.topics import TopicRegistry
     from millstream.errors import MillstreamError
-    from millstream.network.client_selector import ClientSelector
+    from millstream.network.client_selector import Answered, ClientSelector
     from millstream.network.network_client import NetworkClient
     from millstream.protocol.message import Message
     from millstream.types import ReadableBuffer, Uuid
@@ -79,6 +80,7 @@ class Express:
         """Requests that were sent and whose event has not been seen, by correlation id."""
         self._topic_numbers: dict[tuple[str, int, Uuid], int] = {}
         parts.network.express.find = self._take
+        parts.network.express.settle = self._settle_all
 
     # ---- which lanes are open ----
 
@@ -160,11 +162,10 @@ class Express:
 
     def _take(self, correlation_id: int) -> ExpressRequest | None:
         """A request was sent: who waits for its answer; None if nobody does."""
-        if correlation_id not in self._claimed:
-            self._claim()
-        claimed = self._claimed.pop(correlation_id, None)
+        claimed = self._claimed_as(correlation_id)
         if claimed is None:
             return None
+        del self._claimed[correlation_id]
         version, batches = claimed
         topics = topic_ids(batches[:1], self._metadata.snapshot)  # They are of one topic.
 
@@ -172,33 +173,51 @@ class Express:
             self._on_answer(batches, topics, answer, now_ms)
 
         def take(frame: ReadableBuffer, now_ms: int) -> bool | None:
-            return self._settle(batches, read_produced(frame, version), now_ms)
+            produced = _matched(batches, read_produced(frame, version))
+            return None if produced is None else self._settle(produced, now_ms)
 
         timeout_ms = self._config.request_timeout_ms
         return ExpressRequest(ApiKey.PRODUCE, version, timeout_ms, on_done, take)
 
-    def _settle(
-        self, batches: list[Sent], produced: list[tuple[int, int, int]] | None, now_ms: int
-    ) -> bool | None:
-        """Batches are where they should be, in the usual case; None in any other.
+    def _settle_all(self, answered: list[Answered], now_ms: int) -> tuple[int, bool]:
+        """Settle what is as it should be, up to the first answer that is not."""
+        produced: list[Produced] = []
+        count = 0
+        for event in answered:
+            claimed = self._claimed_as(event.correlation_id)
+            if claimed is None:
+                break
+            version, batches = claimed
+            matched = _matched(batches, read_produced(event.frame, version))
+            if matched is None:
+                break
+            del self._claimed[event.correlation_id]
+            produced += matched
+            count += 1
+        return count, self._settle(produced, now_ms)
 
-        Tells whether the Sender can be left alone: their lanes are open.
-        """
-        if produced is None or [each[0] for each in produced] != [
-            lane.partition for lane, _ in batches
-        ]:
-            return None
+    def _settle(self, produced: list[Produced], now_ms: int) -> bool:
+        """Batches are where they should be. Whether the Sender can be left alone."""
+        self._settlement.acknowledge_all(produced)
         is_all = True
-        for (lane, batch), (_, base_offset, log_append_time) in zip(batches, produced, strict=True):
-            self._settlement.acknowledge(lane, batch, base_offset, log_append_time)
+        for lane, *_ in produced:
             if lane not in self._open:
                 is_all = False
                 self.settled(lane, now_ms)
         return is_all
 
+    def _claimed_as(self, correlation_id: int) -> tuple[int, list[Sent]] | None:
+        """The version and batches of a request; None if there is none."""
+        if correlation_id not in self._claimed:
+            self._claim()
+            if correlation_id not in self._claimed:
+                self._accumulator.note_dispatched()
+                self._claim()
+        return self._claimed.get(correlation_id)
+
     def _claim(self) -> None:
         """Make every batch that was taken the Sender's, as if it had sent it."""
-        for correlation_id, (version, taken) in self._accumulator.take_dispatched().items():
+        for correlation_id, version, taken in self._accumulator.take_dispatched():
             batches = []
             for queue, batch, sequence in taken:
                 lane: Lane = queue.lane
@@ -214,6 +233,22 @@ class Express:
                     self._numbering.on_failed(lane, batch, is_refused=False)
                 batches.append(Sent(lane, batch))
             self._claimed[correlation_id] = (version, batches)
+
+
+def _matched(
+    batches: list[Sent], answer: list[tuple[int, int, int]] | None
+) -> list[Produced] | None:
+    """Where each batch is; None if the answer does not tell of all of them, and of no other."""
+    if answer is None or len(answer) != len(batches):
+        return None
+    produced: list[Produced] = []
+    for (lane, batch), (partition, base_offset, log_append_time) in zip(
+        batches, answer, strict=True
+    ):
+        if partition != lane.partition:
+            return None
+        produced.append(Produced(lane, batch, base_offset, log_append_time))
+    return produced
 
 
 def open_express(

@@ -6,7 +6,9 @@ another one, as simulations do, gets the plain accumulator.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import weakref
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from millstream.client.producer import kernel
 from millstream.client.producer.record_accumulator import RecordAccumulator
@@ -31,6 +33,10 @@ if TYPE_CHECKING:
     from millstream.records.arrow import ArrowChunk
 
 
+_SCOUTED_ROWS: Final = 1024
+"""How many rows of a table for each partition make it worth while to open the lanes early."""
+
+
 def make_accumulator(*, clock: Clock, **settings: Any) -> RecordAccumulator:
     """A `RecordAccumulator`, compiled if it can be; takes what that one takes."""
     if not kernel.COMPILED or type(clock) is not SystemClock:
@@ -46,6 +52,7 @@ class NativeAccumulator(RecordAppender, RecordAccumulator):
     def __init__(self, **settings: Any) -> None:
         RecordAccumulator.__init__(self, **settings)
         self._wake_sender = self._wake
+        self._has_lanes = False
         self.bind(
             self._topics,
             self._lock,
@@ -80,6 +87,7 @@ class NativeAccumulator(RecordAppender, RecordAccumulator):
     ) -> tuple[int, list[tuple[ProducerBatch, int, int]], ProducerBatch | None] | None:
         now_ms = self._clock.wall_ms()
         ranges: list[tuple[ProducerBatch, int, int]] = []
+        scouts = 0
         while True:
             scattered = self.scatter(topic, chunk, row, stop, now_ms, self._table_batch_size)
             if scattered is None:
@@ -102,28 +110,57 @@ class NativeAccumulator(RecordAppender, RecordAccumulator):
                 if taken:
                     ranges.append((batch, first, taken))
                     row += taken
+                    if self._is_scout(queue, stop - row):
+                        self._close(queue, batch)
+                        scouts += 1
+                        if scouts == queue.topic.count:
+                            return row, ranges, None  # So that the Sender gets at them.
                     continue
             self._close_table_batch(queue, batch)
             return row, ranges, batch
 
+    def _is_scout(self, queue: PartitionQueue, rows_left: int) -> bool:
+        """Whether a partition's first row goes ahead of the others: many follow.
+
+        The first batch of a partition goes alone, by the Sender, and is copied. By the time that
+        the second is full, the lane is open.
+        """
+        return (
+            self._has_lanes
+            and queue.lane is None
+            and len(queue.batches) == 1
+            and rows_left >= _SCOUTED_ROWS * queue.topic.count
+        )
+
     def _close_table_batch(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         super()._close_table_batch(queue, batch)
+        self._lock.send_here(queue, None if batch.told else batch)
+
+    def _send_here(self) -> None:
         self._lock.send_here()
 
     # ---- memory ----
 
-    def finish(self, batch: ProducerBatch) -> None:
-        """A batch is done: its memory is free, or kept for the next one."""
-        writer = batch.writer
+    def finish(self, *batches: ProducerBatch) -> None:
+        """Batches are done: their memory is free, or kept for the next ones."""
+        granted: list[Reservation] = []
         with self._lock:
-            self._incomplete.pop(batch, None)
-            if writer is not None and batch.reserved >= self._batch_size and not is_lent(writer):
-                writer.clear()
-                if self._pool.keep_spare(writer, batch.reserved):
+            for batch in batches:
+                writer = batch.writer
+                self._incomplete.pop(batch, None)
+                if (
+                    writer is not None
+                    and batch.reserved >= self._batch_size
+                    and not is_lent(writer)
+                ):
+                    writer.clear()
+                    if self._pool.keep_spare(writer, batch.reserved):
+                        batch.reserved = 0
+                if batch.reserved:
+                    granted += self._pool.release(batch.reserved)
                     batch.reserved = 0
-            granted = self._pool.release(batch.reserved) if batch.reserved else []
-            batch.reserved = 0
-        batch.writer = None
+        for batch in batches:
+            batch.writer = None
         for each in granted:
             each.wake()
 
@@ -137,14 +174,28 @@ class NativeAccumulator(RecordAppender, RecordAccumulator):
         """Let a selector's thread take batches from lanes that are opened; False if it cannot."""
         is_attached: bool = self._lock.attach(
             selector,
-            self._hurries,
+            self._haste,
             linger_ms=self._linger_ms,
             request_size_max=request_size_max,
             max_in_flight=max_in_flight,
         )
         if is_attached:
+            self._has_lanes = True
             self._wake = self._wake_if_needed
+            self._completions.hasten = partial(_hasten, weakref.ref(self))
         return is_attached
+
+    def _haste(self) -> int:
+        """See `AccumulatorLock.attach`. Who flushes says which batches it waits for."""
+        if self._closed_error is not None or self._pool.has_waiters:
+            return 2
+        return 1 if self._flushes else 0
+
+    def hasten(self, batch: ProducerBatch) -> None:
+        """Somebody waits for a batch. A part of one that was split is the Sender's."""
+        queue = self._incomplete.get(batch)
+        if queue is not None:
+            self._lock.hasten(queue, batch)
 
     def open_lane(self, queue: Any, *place: Any, **producer: int) -> bool:
         """See `AccumulatorLock.open_lane`."""
@@ -162,14 +213,27 @@ class NativeAccumulator(RecordAppender, RecordAccumulator):
             self._lingering.extend(waiting)
         self._wake()
 
-    def take_dispatched(self) -> dict[int, tuple[int, list[tuple[Any, Any, int]]]]:
-        """What the sockets' thread took, by the correlation id of its requests."""
+    def note_dispatched(self) -> None:
+        """Have `take_dispatched` know of all that was taken before."""
         with self._lock:
-            taken = dict(self._lock.dispatched)
-            self._lock.dispatched.clear()
-        return taken
+            pass  # Whoever gets it hears of that first.
+
+    def take_dispatched(self) -> list[tuple[int, int, list[tuple[Any, Any, int]]]]:
+        """What was taken for requests: their correlation ids and versions, in their order.
+
+        Without the lock, which a table holds for long. So only what its holders know of.
+        """
+        dispatched = self._lock.dispatched
+        return [dispatched.popleft() for _ in range(len(dispatched))]
 
     def _wake_if_needed(self) -> None:
         """The Sender need not know of what is not for it to send."""
         if self._lock.take_alarm():
             self._wake_sender()
+
+
+def _hasten(reference: weakref.ref[NativeAccumulator], batch: ProducerBatch) -> None:
+    # Batches know it, and its own references to them are not all seen by the garbage collector.
+    accumulator = reference()
+    if accumulator is not None:
+        accumulator.hasten(batch)

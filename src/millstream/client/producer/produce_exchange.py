@@ -38,6 +38,15 @@ class Sent(NamedTuple):
     batch: ProducerBatch
 
 
+class Produced(NamedTuple):
+    """A batch that a broker has, and where."""
+
+    lane: Lane
+    batch: ProducerBatch
+    base_offset: int
+    log_append_time: int
+
+
 class Outcome(NamedTuple):
     """What a broker said of one batch."""
 

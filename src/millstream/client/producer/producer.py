@@ -351,9 +351,10 @@ class Producer:
                 self._core.call(manager.abort, "close").result(deadline.left_s())
 
     def _wait_for_all(self, deadline: Deadline) -> bool:
-        batches = self._core.accumulator.begin_flush()
+        batches = self._core.accumulator.begin_flush(sends_here=True)
         try:
-            return all(batch.wait(deadline.left_s()) for batch in batches)
+            # The last one first: when it is done, so are most of the others.
+            return all(batch.wait(deadline.left_s()) for batch in reversed(batches))
         finally:
             self._core.accumulator.end_flush()
 

@@ -225,13 +225,17 @@ class ProducerBatch(BatchOutcome):
     # ---- the outcome ----
 
     def complete(self, base_offset: int, log_append_time: int) -> None:
-        """The brokers have it."""
+        """The brokers have it, and who waits is told."""
+        self.end_well(base_offset, log_append_time)
+        self.tell()
+
+    def end_well(self, base_offset: int, log_append_time: int) -> None:
+        """The brokers have it. Who waits is to be told next."""
         with self._completions.lock:
             assert not self.is_done, "a batch ends once"
             self.base_offset = base_offset
             self.log_append_time = log_append_time
             self._end()
-        self._tell()
 
     def fail(self, error: MillstreamError, record_errors: Mapping[int, str] | None = None) -> None:
         """It is lost, or nobody knows; `record_errors` tell what is wrong with which records."""
@@ -242,7 +246,7 @@ class ProducerBatch(BatchOutcome):
             self._see_told()
             self._completions.note_failure(self)
             self._end()
-        self._tell()
+        self.tell()
 
     def _end(self) -> None:
         """With the lock. Whoever knows the end may wait for the callbacks, so they come with it."""
@@ -256,14 +260,15 @@ class ProducerBatch(BatchOutcome):
             if not parent._parts_left:
                 parent._end()
 
-    def _tell(self) -> None:
+    def tell(self) -> None:
+        """Tell who listens that it has ended."""
         self.records = None
         with self._completions.lock:
             listeners, self._listeners = self._listeners, []
         for listener in listeners:
             listener()
         if self._parent is not None and self._parent.is_done:
-            self._parent._tell()
+            self._parent.tell()
 
     # ---- who waits for it ----
 
@@ -273,7 +278,9 @@ class ProducerBatch(BatchOutcome):
             if self.is_done:
                 return False
             self._listeners.append(listener)
-            return True
+        if self._completions.hasten is not None:
+            self._completions.hasten(self)
+        return True
 
     def wait(self, timeout_s: float | None) -> bool:
         """Wait for the end; False if it did not come in time."""

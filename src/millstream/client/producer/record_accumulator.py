@@ -222,13 +222,21 @@ class RecordAccumulator(BatchFilling):
         for each in granted:
             each.wake()
 
-    def begin_flush(self) -> list[ProducerBatch]:
-        """Let nothing linger until `end_flush`; the batches that are not done."""
+    def begin_flush(self, *, sends_here: bool = False) -> list[ProducerBatch]:
+        """Let nothing linger until `end_flush`; the batches that are not done.
+
+        `sends_here`: the caller has time to send what it can by itself.
+        """
         with self._lock:
             self._flushes += 1
             incomplete = list(self._incomplete)
+            if sends_here and incomplete:
+                self._send_here()
         self._wake()
         return incomplete
+
+    def _send_here(self) -> None:
+        """With the lock: what is due is sent by who lets go of it, where that is possible."""
 
     def end_flush(self) -> None:
         """One flush less."""
@@ -356,13 +364,16 @@ class RecordAccumulator(BatchFilling):
                 self._incomplete[part] = queue
                 self._incomplete.move_to_end(part, last=False)
 
-    def finish(self, batch: ProducerBatch) -> None:
-        """A batch is done: its memory is free."""
+    def finish(self, *batches: ProducerBatch) -> None:
+        """Batches are done: their memory is free."""
+        granted: list[Reservation] = []
         with self._lock:
-            self._incomplete.pop(batch, None)
-            granted = self._pool.release(batch.reserved)
-            batch.reserved = 0
-        batch.writer = None
+            for batch in batches:
+                self._incomplete.pop(batch, None)
+                granted += self._pool.release(batch.reserved)
+                batch.reserved = 0
+        for batch in batches:
+            batch.writer = None
         for each in granted:
             each.wake()
 

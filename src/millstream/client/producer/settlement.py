@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from millstream.client.producer.produce_exchange import Produced
 from millstream.errors import (
     ApiError,
     BrokerUnreachable,
@@ -21,7 +22,7 @@ from millstream.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from random import Random
 
     from millstream.client.producer.lane import Lane
@@ -62,15 +63,26 @@ class Settlement:
         self, lane: Lane, batch: ProducerBatch, base_offset: int, log_append_time: int
     ) -> None:
         """A broker has a batch, and has said where."""
-        lane.sent_count -= 1
-        batch.is_sent = False
-        if self._numbering is not None:
-            # If it timed out meanwhile, its number tells whether those behind it can follow.
-            self._numbering.on_acked(lane, batch, base_offset)
-        if not batch.is_done:
-            batch.complete(base_offset, log_append_time)
-            # After its end: who flushes waits for what the accumulator still knows.
-            self._accumulator.finish(batch)
+        self.acknowledge_all([Produced(lane, batch, base_offset, log_append_time)])
+
+    def acknowledge_all(self, produced: Sequence[Produced]) -> None:
+        """Brokers have batches, and have said where: the memory of all is free at once."""
+        ended: list[ProducerBatch] = []
+        for lane, batch, base_offset, log_append_time in produced:
+            lane.sent_count -= 1
+            batch.is_sent = False
+            if self._numbering is not None:
+                # If it timed out meanwhile, its number tells whether those behind it can follow.
+                self._numbering.on_acked(lane, batch, base_offset)
+            if not batch.is_done:
+                batch.end_well(base_offset, log_append_time)
+                ended.append(batch)
+        if ended:
+            # After their end: who flushes waits for what the accumulator still knows. Before it is
+            # told: who waits for it goes on with their memory.
+            self._accumulator.finish(*ended)
+        for batch in ended:
+            batch.tell()
 
     def settle(self, lane: Lane, batch: ProducerBatch, outcome: Outcome, now_ms: int) -> None:
         """A broker has answered, or cannot be reached: `outcome` says what of it."""
