@@ -374,6 +374,12 @@ __all__ = [
 ]
 
 
+def shared_settings(declaring: type, given: Mapping[str, T]) -> dict[str, T]:
+    """Of one client's settings, by Kafka's names, those that another kind of client has too."""
+    known = {each.name for each in keys_of(declaring).values()}
+    return {name: value for name, value in given.items() if name in known}
+
+
 def shown(client: object, bootstrap: str | Iterable[str], **facts: object) -> str:
     """A client as its `repr`: its kind, its brokers, and what was given to tell it from others."""
     brokers = bootstrap if isinstance(bootstrap, str) else ",".join(bootstrap)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from millstream.client.admin.admin import Admin
 from millstream.client.admin.config import AdminConfig
+from millstream.client.config import shared_settings
 from millstream.client.consumer.consumer import Consumer
-from millstream.config import keys_of
 from millstream.errors import (
     InvalidArgument,
     MillstreamError,
@@ -32,7 +32,6 @@ from millstream.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
-    from types import TracebackType
     from typing import Self
 
     from millstream.spark.offsets import Bound, Offsets
@@ -66,12 +65,7 @@ class TopicOffsets:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # ---- partitions ----
@@ -121,11 +115,7 @@ class TopicOffsets:
 
     def _administer(self) -> Admin:
         if self._admin is None:
-            known = {each.name for each in keys_of(AdminConfig).values()}
-            client = self._options.client
-            self._admin = Admin.from_config(
-                {name: value for name, value in client.items() if name in known}
-            )
+            self._admin = Admin.from_config(shared_settings(AdminConfig, self._options.client))
         return self._admin
 
     # ---- offsets ----

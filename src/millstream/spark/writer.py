@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from millstream.client.admin.admin import Admin
 from millstream.client.admin.config import AdminConfig
-from millstream.config import keys_of
+from millstream.client.config import shared_settings
 from millstream.errors import InvalidArgument
 from millstream.records.fingerprint import Fingerprint
 from millstream.spark import producers
@@ -75,7 +75,7 @@ class TaskWriter:
             each.is_later for each in reports
         )
         if self._options.is_exactly_once and not is_known:
-            with Admin.from_config(_settings_of_admin(self._options.client)) as admin:
+            with Admin.from_config(shared_settings(AdminConfig, self._options.client)) as admin:
                 markers = _markers(admin, reports[0].family)
             audit(batch_id, reports, markers, self._options.fingerprint)
 
@@ -141,12 +141,6 @@ def _markers(admin: Any, family: str) -> dict[int, Marker]:
     return {
         int(group[len(family) :]): marker for group, marker in found.items() if marker is not None
     }
-
-
-def _settings_of_admin(client: Mapping[str, str]) -> dict[str, str]:
-    """Those of a producer's settings that every client has."""
-    known = {each.name for each in keys_of(AdminConfig).values()}
-    return {name: value for name, value in client.items() if name in known}
 
 
 def refuse_overwriting(overwrite: bool) -> None:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+from millstream.client.config import shared_settings
 from millstream.client.producer.config import ProducerConfig
 from millstream.client.retrying import attempt
-from millstream.config import keys_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,8 +47,7 @@ def bury(batch: pa.RecordBatch, faults: Faults, topic: str, client: Mapping[str,
 
 def producer_settings(client: Mapping[str, str]) -> dict[str, str]:
     """Those settings of a consumer that a producer has too: addresses and security."""
-    known = {each.name for each in keys_of(ProducerConfig).values()}
-    return {name: value for name, value in client.items() if name in known}
+    return shared_settings(ProducerConfig, client)
 
 
 def _headers(record: Mapping[str, Any], cause: str) -> list[tuple[str, bytes | None]]:

@@ -87,7 +87,9 @@ class TopicSource(Source):
 
     def within(self, context: Context) -> Self:
         """With the brokers of the pipeline."""
-        placed: Self = _with_cluster(self, context, _consumer_settings())
+        from millstream.client.consumer.config import ConsumerConfig
+
+        placed: Self = _with_cluster(self, context, ConsumerConfig)
         return placed
 
     def faults(self) -> Iterable[str]:
@@ -173,7 +175,9 @@ class TopicSink(WriterSink):
 
     def within(self, context: Context) -> Self:
         """With the brokers of the pipeline."""
-        placed: Self = _with_cluster(self, context, _producer_settings())
+        from millstream.client.producer.config import ProducerConfig
+
+        placed: Self = _with_cluster(self, context, ProducerConfig)
         return placed
 
     def faults(self) -> Iterable[str]:
@@ -297,37 +301,25 @@ def ensure_topic(options: Mapping[str, str], topic: str, partitions: int | None)
 def admin_settings(options: Mapping[str, str]) -> dict[str, str]:
     """Those of a format's options that an `Admin` has too, by Kafka's names."""
     from millstream.client.admin.config import AdminConfig
-    from millstream.config import keys_of
+    from millstream.client.config import shared_settings
 
-    known = {each.name for each in keys_of(AdminConfig).values()}
-    settings = {name.removeprefix("kafka."): value for name, value in options.items()}
-    return {name: value for name, value in settings.items() if name in known}
+    given = {name.removeprefix("kafka."): value for name, value in options.items()}
+    return shared_settings(AdminConfig, given)
 
 
-def _with_cluster(each: Any, context: Context, known: frozenset[str]) -> Any:
+def _with_cluster(each: Any, context: Context, client: type) -> Any:
     """With the brokers and settings of the cluster, unless it has others."""
     if each.bootstrap_servers not in (None, context.bootstrap_servers):
         return each
-    shared = {f"kafka.{name}": value for name, value in context.client.items() if name in known}
+    from millstream.client.config import shared_settings
+
+    known = shared_settings(client, context.client)
+    shared = {f"kafka.{name}": value for name, value in known.items()}
     return dataclasses.replace(
         each,
         bootstrap_servers=context.bootstrap_servers,
         options=shared | dict(each.options),
     )
-
-
-def _consumer_settings() -> frozenset[str]:
-    from millstream.client.consumer.config import ConsumerConfig
-    from millstream.config import keys_of
-
-    return frozenset(each.name for each in keys_of(ConsumerConfig).values())
-
-
-def _producer_settings() -> frozenset[str]:
-    from millstream.client.producer.config import ProducerConfig
-    from millstream.config import keys_of
-
-    return frozenset(each.name for each in keys_of(ProducerConfig).values())
 
 
 def _parse_source(options: Mapping[str, str], is_stream: bool) -> None:
