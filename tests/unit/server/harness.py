@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from millstream.clock import ManualClock
 from millstream.coordinator.group.config import GroupConfig
 from millstream.coordinator.group.consumer.config import ConsumerGroupConfig
+from millstream.coordinator.share.config import ShareCoordinatorConfig
 from millstream.coordinator.transaction.config import TransactionConfig
 from millstream.metadata.cache import KRaftMetadataCache
 from millstream.metadata.delta import MetadataDelta
@@ -21,6 +22,7 @@ from millstream.metadata.image import MetadataProvenance
 from millstream.metadata.publisher import LeaderAndEpoch, LoaderManifest, ManifestKind
 from millstream.network.request import Request
 from millstream.node.coordinators import BrokerCoordinators, CoordinatorConfigs
+from millstream.node.share_coordinators import ShareConfigs
 from millstream.protocol.api import API_BY_KEY
 from millstream.protocol.frame import SIZE_BYTES, encode_request
 from millstream.protocol.messages.create_topics import CreateTopicsRequest
@@ -65,6 +67,14 @@ MessageT = TypeVar("MessageT", bound="Message")
 
 NODE_ID = 1
 CLUSTER_ID = "TestClusterTestCluster"
+INTERNAL_PARTITIONS = 3
+"""Of each topic of the coordinators; hundreds of tests make them, and fifty take a while."""
+COORDINATORS = CoordinatorConfigs(
+    GroupConfig(offsets_topic_num_partitions=INTERNAL_PARTITIONS),
+    ConsumerGroupConfig(),
+    TransactionConfig(partition_count=INTERNAL_PARTITIONS),
+    ShareConfigs(states=ShareCoordinatorConfig(partition_count=INTERNAL_PARTITIONS)),
+)
 
 
 class Broker:
@@ -133,7 +143,7 @@ class Broker:
     def _make_coordinators(self, given: Mapping[str, str]) -> BrokerCoordinators:
         return BrokerCoordinators(
             NODE_ID,
-            CoordinatorConfigs(GroupConfig(), ConsumerGroupConfig(), TransactionConfig()),
+            COORDINATORS,
             given=given,
             replicas=self.replicas,
             metadata=self.metadata,

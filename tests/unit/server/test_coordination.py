@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from millstream.coordinator.group.config import GroupConfig
+from millstream.coordinator.share.config import ShareCoordinatorConfig
+from millstream.coordinator.transaction.config import TransactionConfig
 from millstream.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
@@ -30,7 +33,7 @@ from millstream.records import Compression, compress
 from millstream.server.config import ServerConfig
 from millstream.types import Uuid
 from tests.unit.server.fakes import Client
-from tests.unit.server.harness import NODE_ID, Broker
+from tests.unit.server.harness import INTERNAL_PARTITIONS, NODE_ID, Broker
 from tests.unit.server.requests import alter_request, find_coordinator_request
 
 IDEMPOTENT = InitProducerIdRequest(transactional_id=None)
@@ -110,8 +113,14 @@ def test_a_coordinator_is_the_leader_of_the_keys_partition(
     found = answer if version < 4 else answer.coordinators[0]
     assert (found.error_code, found.node_id) == (0, NODE_ID)
     assert found.port > 0
-    assert broker.metadata.partition_count(topic) == 50
+    assert broker.metadata.partition_count(topic) == INTERNAL_PARTITIONS
     assert broker.metadata.topic_config(topic)["cleanup.policy"] == "compact"
+
+
+def test_the_coordinators_topics_have_as_many_partitions_as_kafkas_unless_told_otherwise() -> None:
+    assert GroupConfig().offsets_topic_num_partitions == 50
+    assert TransactionConfig().partition_count == 50
+    assert ShareCoordinatorConfig().partition_count == 50
 
 
 @pytest.mark.parametrize(("version", "key_type"), [(3, 9), (6, 9), (5, 2)])
