@@ -12,6 +12,8 @@ from collections import defaultdict
 from random import Random
 from typing import Any
 
+from millstream.clock import SystemClock
+
 confluent_kafka: Any = importlib.import_module("confluent_kafka")
 
 Place = tuple[str, int]
@@ -19,6 +21,7 @@ Place = tuple[str, int]
 
 _QUEUE_MAX = 3000
 """How far a producer runs ahead of a broker that is not there."""
+_READ_MAX_MS = 120_000
 
 
 class Ledger:
@@ -126,12 +129,14 @@ def read_all(address: str, places: list[Place]) -> dict[Place, dict[int, bytes]]
         }
     )
     found: dict[Place, dict[int, bytes]] = {place: {} for place in places}
-    open_places = set(places)
+    open_places, clock = set(places), SystemClock()
     try:
         consumer.assign([confluent_kafka.TopicPartition(*place, 0) for place in places])
+        deadline_ms = clock.monotonic_ms() + _READ_MAX_MS
         while open_places:
-            messages = consumer.consume(5000, timeout=30)
-            assert messages, f"nothing came of {sorted(open_places)}"
+            # It waits for so many, however few there are: a long timeout would be slept through.
+            messages = consumer.consume(5000, timeout=0.1)
+            assert clock.monotonic_ms() < deadline_ms, f"no end of {sorted(open_places)}"
             for message in messages:
                 place = message.topic(), message.partition()
                 error = message.error()
