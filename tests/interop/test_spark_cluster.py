@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -75,15 +76,22 @@ def broker() -> Iterator[EmbeddedBroker]:
 
 def run(*arguments: str | Path) -> None:
     """Run a program of the driver to its good end."""
+    code, said = run_anyhow(*arguments)
+    assert code == 0, said[-4000:]
+
+
+def run_anyhow(*arguments: str | Path, **environment: str) -> tuple[int, str]:
+    """Run a program of the driver; its exit code, and what it said."""
     ran = subprocess.run(
         [sys.executable, "-m", *map(str, arguments)],
         cwd=ROOT,
+        env=os.environ | environment,
         capture_output=True,
         text=True,
         timeout=RUN_SECONDS_MAX,
         check=False,
     )
-    assert ran.returncode == 0, (ran.stdout + ran.stderr)[-4000:]
+    return ran.returncode, ran.stdout + ran.stderr
 
 
 def committed(broker: EmbeddedBroker, topic: str) -> list[bytes]:
@@ -113,17 +121,40 @@ def test_a_second_copy_of_a_slow_task_neither_loses_nor_doubles_rows(
     assert committed(broker, "output") == committed(broker, "input")
 
 
+def pipeline_command(
+    master: str, broker: EmbeddedBroker, home: Path, *more: str
+) -> list[str | Path]:
+    """Write a pipeline, and say how it is run."""
+    (home / "pipeline.yaml").write_text(
+        PIPELINE.format(home=home, bootstrap=broker.bootstrap_servers)
+    )
+    (home / "doubling.py").write_text(LIBRARY)
+    settings = ["spark.driver.host=127.0.0.1", "spark.driver.memory=512m", *more]
+    settings += ["spark.executor.memory=512m", "spark.sql.shuffle.partitions=2"]
+    options = [part for each in settings for part in ("--conf", each)]
+    command = ("millstream", "pipeline", "run", home, "--available-now", "--master", master)
+    return [*command, *options]
+
+
+def test_executors_whose_python_lacks_millstream_are_told_of_at_once(
+    master: str, broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    python = tmp_path / "python"
+    # One interpreter for the driver; and on executors one without any package.
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} $ON_EXECUTOR "$@"\n')
+    python.chmod(0o755)
+    command = pipeline_command(master, broker, tmp_path, "spark.executorEnv.ON_EXECUTOR=-S")
+
+    code, said = run_anyhow(*command, PYSPARK_PYTHON=str(python))
+
+    assert code == 1
+    assert "the Python of a task has no module" in said
+    assert "Spark's executors need what the driver has" in said
+
+
 def test_a_pipeline_runs_on_a_cluster_and_takes_its_libraries_along(
     master: str, broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
-    (tmp_path / "pipeline.yaml").write_text(
-        PIPELINE.format(home=tmp_path, bootstrap=broker.bootstrap_servers)
-    )
-    (tmp_path / "doubling.py").write_text(LIBRARY)
-    settings = ["spark.driver.host=127.0.0.1", "spark.driver.memory=512m"]
-    settings += ["spark.executor.memory=512m", "spark.sql.shuffle.partitions=2"]
-    options = [part for each in settings for part in ("--conf", each)]
-
-    run("millstream", "pipeline", "run", tmp_path, "--available-now", "--master", master, *options)
+    run(*pipeline_command(master, broker, tmp_path))
 
     assert sorted(map(int, committed(broker, "doubled"))) == [2 * each for each in range(ROWS)]
