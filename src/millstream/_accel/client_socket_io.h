@@ -372,6 +372,34 @@ static inline void ms_try_next(ms_selector *selector, ms_connection *connection,
     ms_connection_fail(selector, connection);
 }
 
+static inline int ms_is_same_host(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
+{
+    if (a->ss_family != b->ss_family)
+        return 0;
+    if (a->ss_family == AF_INET6)
+        return !memcmp(
+            &((const struct sockaddr_in6 *)a)->sin6_addr,
+            &((const struct sockaddr_in6 *)b)->sin6_addr, sizeof(struct in6_addr));
+    return ((const struct sockaddr_in *)a)->sin_addr.s_addr
+        == ((const struct sockaddr_in *)b)->sin_addr.s_addr;
+}
+
+/* Between two ends on one machine nothing is gained by pacing, and its timers cost more than what
+   they pace (decisions/producer-speed.md). BBR is what paces; Reno is always there. */
+static inline void ms_forgo_pacing(int fd)
+{
+    struct sockaddr_storage here, there;
+    socklen_t here_size = sizeof here, there_size = sizeof there;
+    char name[16] = "";
+    socklen_t name_size = sizeof name;
+    if (getsockname(fd, (struct sockaddr *)&here, &here_size) == 0
+        && getpeername(fd, (struct sockaddr *)&there, &there_size) == 0
+        && ms_is_same_host(&here, &there)
+        && getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &name_size) == 0
+        && !strncmp(name, "bbr", 3))
+        setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
+}
+
 /* The socket has come to a decision. */
 static inline void ms_end_connect(ms_selector *selector, ms_connection *connection)
 {
@@ -386,6 +414,7 @@ static inline void ms_end_connect(ms_selector *selector, ms_connection *connecti
         ms_try_next(selector, connection, code);
         return;
     }
+    ms_forgo_pacing(connection->fd);
     connection->state = MS_OPEN;
     connection->farewell->code_count = 0;
     ms_watch(selector, connection);

@@ -10,6 +10,7 @@ import struct
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -370,3 +371,25 @@ def test_responses_that_nobody_fetches_are_bounded(server: socket.socket) -> Non
 
     # The limit, what one round of reads may bring on top, and one frame.
     assert most <= (1 << 20) + 64 * (1 << 16) + 2 * size
+
+
+def congestion_control(local: object) -> bytes:
+    """Of this process's socket that has a certain address of its own."""
+    for path in Path("/proc/self/fd").iterdir():
+        try:
+            if not str(path.readlink()).startswith("socket:"):
+                continue
+            with socket.socket(fileno=os.dup(int(path.name))) as each:
+                if each.type == socket.SOCK_STREAM and each.getsockname() == local:
+                    found = each.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
+                    return found.rstrip(b"\0")
+        except OSError:
+            continue  # It was closed meanwhile.
+    pytest.fail(f"no socket at {local}")
+
+
+def test_nothing_is_paced_between_two_ends_on_one_machine(
+    selector: NativeSelector, server: socket.socket
+) -> None:
+    with connect(selector, server, 1) as peer:
+        assert not congestion_control(peer.getpeername()).startswith(b"bbr")
