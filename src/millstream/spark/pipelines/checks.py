@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from millstream.config import keys_of
 from millstream.spark.pipelines.expectation import DEAD_LETTER
 from millstream.spark.pipelines.graph import DEAD_SUFFIX, dead_letter_topics
 from millstream.spark.pipelines.libraries import SESSION_PARAMETER
@@ -16,6 +17,7 @@ from millstream.spark.pipelines.schema import Fault, Place, nearest
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
+    from millstream.config import Key
     from millstream.spark.pipelines.definition import Pipeline, View
     from millstream.spark.pipelines.libraries import Library
 
@@ -39,6 +41,7 @@ def check_pipeline(
     yield from _circles(pipeline)
     yield from _dead_letters(pipeline)
     yield from _brokers(pipeline)
+    yield from _client_settings(pipeline)
 
 
 def _names(pipeline: Pipeline) -> Iterator[Fault]:
@@ -160,6 +163,32 @@ def _brokers(pipeline: Pipeline) -> Iterator[Fault]:
                 each.place,
                 f"{each.name!r} is a topic of no brokers: give `cluster.bootstrap_servers`",
             )
+
+
+def _client_settings(pipeline: Pipeline) -> Iterator[Fault]:
+    """Each client takes those that it has; one that none has would be passed over in silence."""
+    from millstream.client.admin.config import AdminConfig
+    from millstream.client.consumer.config import ConsumerConfig
+    from millstream.client.producer.config import ProducerConfig
+
+    configs = (AdminConfig, ConsumerConfig, ProducerConfig)
+    known = {each.name: each for config in configs for each in keys_of(config).values()}
+    for name, text in pipeline.cluster.client.items():
+        if name not in known:
+            problem = f"no client has a setting {name!r}{nearest(name, known)}"
+        elif (must_be := _must_be(known[name], text)) is not None:
+            shown = "[hidden]" if known[name].is_sensitive else repr(text)
+            problem = f"{name}={shown}: must be {must_be}"
+        else:
+            continue
+        yield Fault(Place(str(pipeline.file or "")), f"`client` of `cluster`: {problem}")
+
+
+def _must_be(key: Key, text: str) -> str | None:
+    try:
+        return key.fault_of(key.parse(text))
+    except ValueError:
+        return key.allowed_texts
 
 
 def _circles(pipeline: Pipeline) -> Iterator[Fault]:

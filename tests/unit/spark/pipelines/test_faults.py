@@ -277,6 +277,22 @@ def test_a_view_is_defined_once(tmp_path: Path) -> None:
     assert "view 'v' is defined in" in only(found)
 
 
+@pytest.mark.parametrize(
+    ("setting", "problem"),
+    [
+        ("securty.protocol: SSL", "no client has a setting 'securty.protocol'; did you mean"),
+        ("linger.ms: lots", "`client` of `cluster`: linger.ms='lots': must be a whole number"),
+        ("sasl.password: ''", "no client has a setting 'sasl.password'"),
+    ],
+)
+def test_settings_of_clients_are_checked_and_never_passed_over(
+    tmp_path: Path, setting: str, problem: str
+) -> None:
+    text = SMALL.replace('9092"}', f'9092", client: {{{setting}}}}}')
+
+    assert problem in only(problems(tmp_path, text))
+
+
 def test_the_error_lists_what_its_faults_are(tmp_path: Path) -> None:
     with pytest.raises(InvalidPipeline) as raised:
         load(write(tmp_path, "name: a b\n"), environment={})

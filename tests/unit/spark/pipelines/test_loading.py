@@ -27,7 +27,7 @@ name: orders
 libraries: [functions.py, views.sql]
 cluster:
   bootstrap_servers: b1:9092
-  client: {security.protocol: SSL, fetch.max.bytes: 1000, linger.ms: 7}
+  client: {security.protocol: PLAINTEXT, fetch.max.bytes: 1000, linger.ms: 7}
 restart: {limit: 2, backoff: 0.5}
 sources:
   raw: {format: topic, topic: [orders, returns], watermark: {column: timestamp, delay: 1 minute}}
@@ -118,7 +118,7 @@ def test_topics_have_the_brokers_of_the_pipeline_and_the_settings_that_are_their
     assert isinstance(sink, TopicSink)
     reading = source.reader_options(streaming=True)
     assert reading["kafka.bootstrap.servers"] == "b1:9092"
-    assert reading["kafka.security.protocol"] == "SSL"
+    assert reading["kafka.security.protocol"] == "PLAINTEXT"
     assert reading["kafka.fetch.max.bytes"] == "1000"
     assert reading["subscribe"] == "orders,returns"
     assert "kafka.linger.ms" not in reading
@@ -140,7 +140,7 @@ def test_a_topic_is_read_committed_and_from_its_beginning(tmp_path: Path) -> Non
 def test_other_brokers_keep_their_own_settings(tmp_path: Path) -> None:
     text = """
         name: copy
-        cluster: {bootstrap_servers: "near:1", client: {security.protocol: SSL}}
+        cluster: {bootstrap_servers: "near:1", client: {security.protocol: PLAINTEXT}}
         sources:
           raw: {format: topic, topic: orders, bootstrap_servers: "far:1"}
         sinks:
