@@ -25,9 +25,14 @@ if TYPE_CHECKING:
 
 
 class Project:
-    """One pipeline. `@name@` in its texts is the name of a topic that nobody else has."""
+    """One pipeline. `@name@` in its texts is the name of a topic that nobody else has.
 
-    def __init__(self, directory: Path, broker: EmbeddedBroker, spark: SparkSession) -> None:
+    It needs a session to `run` here; one that runs in a process of its own needs none.
+    """
+
+    def __init__(
+        self, directory: Path, broker: EmbeddedBroker, spark: SparkSession | None = None
+    ) -> None:
         self.directory = directory
         self.brokers = broker.bootstrap_servers
         self.watcher = CountingWatcher()
@@ -70,6 +75,7 @@ class Project:
 
     def run(self, *, available_now: bool = True, stop: StopSwitch | None = None) -> RunResult:
         """Run it in this process."""
+        assert self._spark is not None
         return run(
             load(self.directory),
             self._spark,
