@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 ENVIRONMENT_PREFIX: Final = "MILLSTREAM_"
-_NOT_SETTINGS: Final = frozenset({"MILLSTREAM_IMPL", "MILLSTREAM_BOOTSTRAP_SERVER"})
-"""Variables that choose how the library itself runs, and where its commands connect."""
+_NOT_SETTINGS: Final = frozenset(
+    {"MILLSTREAM_IMPL", "MILLSTREAM_BOOTSTRAP_SERVER", "MILLSTREAM_SCHEMA_REGISTRY"}
+)
+"""Variables that choose how the library itself runs, and what its commands connect to."""
 
 _PAIR = re.compile(r"\s*((?:[^=:\s\\]|\\.)+)(?:\s*[=:]\s*|\s+|\Z)(.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)

@@ -66,6 +66,7 @@ def test_the_environment_names_keys_in_capitals() -> None:
         "MILLSTREAM_NODE_IDD": "7",
         "MILLSTREAM_IMPL": "python",
         "MILLSTREAM_BOOTSTRAP_SERVER": "localhost:9092",
+        "MILLSTREAM_SCHEMA_REGISTRY": "http://localhost:8081",
         "HOME": "/",
     }
 
