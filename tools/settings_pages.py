@@ -66,11 +66,8 @@ that lists every fault at once; a key that does not exist is a warning that name
 *Changes* says how a setting is changed while brokers run:
 
 - `read-only`: not at all, it needs a restart.
-- `per-broker`: by `millstream configs alter --broker ID KEY=VALUE`.
-- `cluster-wide`: the same way, or by `--cluster` for all brokers.
-
-`listeners` and `listener.security.protocol.map` can be altered too, but a broker listens where it
-was told to when it started.
+- `cluster-wide`: by `millstream configs alter --cluster KEY=VALUE` for all brokers, or by
+  `--broker ID` for one.
 
 Defaults are those of a node that is broker and controller in one. `millstream server start` without
 `--data` and `log.dirs` works in `millstream-data`. `millstream configs describe --broker 1 --all`

@@ -134,7 +134,6 @@ class SocketServerConfig:
         ("PLAINTEXT://:9092",),
         Validator(LISTENER_SYNTAX, lambda value: bool(value) and _listeners.accepts(value)),
         "Where to listen, as NAME://HOST:PORT. Port 0 takes any free port.",
-        update_mode=UpdateMode.PER_BROKER,
     )
     advertised_listeners: tuple[str, ...] | None = key(
         "advertised.listeners",
@@ -151,7 +150,6 @@ class SocketServerConfig:
             lambda items: parse_protocol_map(items) is not None,
         ),
         "Which protocol each listener name stands for.",
-        update_mode=UpdateMode.PER_BROKER,
     )
     controller_listener_names: tuple[str, ...] = key(
         "controller.listener.names",

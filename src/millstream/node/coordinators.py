@@ -117,8 +117,7 @@ class BrokerCoordinators:
             self._transaction_runtime, producer_ids, configs.transactions
         )
         verifier = LocalTransactionVerifier(transactions, clock, call_later)
-        if configs.transactions.partition_verification_enable:
-            replicas.use_verifier(verifier)
+        replicas.use_verifier(verifier)
         topics = InternalTopics(_internal_topics(configs, given), controller, metadata, clock)
         self._shares = self._make_shares(configs, topics)
         groups = GroupCoordinator(

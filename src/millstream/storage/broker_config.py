@@ -119,8 +119,8 @@ class LogManagerConfig:
         "transaction.partition.verification.enable",
         True,
         any_value(),
-        "Whether the coordinator is asked if a partition belongs to the transaction before its "
-        "first transactional append.",
+        "Whether the leader of a partition asks the coordinator before the first records of a "
+        "transaction, so that none is left open for ever.",
         update_mode=UpdateMode.CLUSTER_WIDE,
     )
 

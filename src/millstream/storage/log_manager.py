@@ -285,6 +285,11 @@ class LogManager:
         """Take new settings of the broker; those of `log.dirs` at the next start only."""
         self._registry.config = config
         self._tasks.update_config()
+        for slot in self._registry.slots():
+            if slot.log is not None:
+                producers = slot.log.producers
+                producers.expiration_ms = config.producer_id_expiration_ms
+                producers.verifies_transactions = config.transaction_partition_verification_enable
 
     # Time.
 

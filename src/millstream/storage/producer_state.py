@@ -43,13 +43,13 @@ class ProducerStateManager:
     __slots__ = (
         "_completed",
         "_end_offset",
-        "_expiration_ms",
         "_ongoing",
         "_producers",
         "_snapshot_offset",
         "_verifications",
-        "_verifies_transactions",
+        "expiration_ms",
         "snapshots",
+        "verifies_transactions",
     )
 
     def __init__(
@@ -62,7 +62,7 @@ class ProducerStateManager:
         snapshot_offsets: Iterable[int] = (),
     ) -> None:
         self.snapshots = SnapshotFiles(filesystem, directory, snapshot_offsets)
-        self._expiration_ms = expiration_ms
+        self.expiration_ms = expiration_ms
         self._producers: dict[int, ProducerEntry] = {}
         # First offset to producer id. Records arrive in order of their offsets, so the first
         # key is always the smallest.
@@ -70,7 +70,7 @@ class ProducerStateManager:
         # (first offset, last offset) of transactions whose marker the high watermark has not
         # passed, sorted. They still hold the last stable offset back.
         self._completed: list[tuple[int, int]] = []
-        self._verifies_transactions = verifies_transactions
+        self.verifies_transactions = verifies_transactions
         self._verifications = VerificationTable()
         self._end_offset = 0
         self._snapshot_offset = 0
@@ -111,7 +111,7 @@ class ProducerStateManager:
             )
         is_open = entry is not None and entry.transaction_first_offset is not None
         if origin is AppendOrigin.CLIENT:
-            if batch.is_transactional and not is_open and self._verifies_transactions:
+            if batch.is_transactional and not is_open and self.verifies_transactions:
                 self._verifications.require(batch.producer_id, guard)
             self._verifications.check_sequence(batch, is_known_producer=entry is not None)
             if entry is not None:
@@ -234,8 +234,10 @@ class ProducerStateManager:
     def begin_verification(
         self, producer_id: int, epoch: int, sequence: int, now_ms: int, *, supports_epoch_bump: bool
     ) -> VerificationGuard | None:
-        """The guard to append the first batch of a transaction with; None if it is open already."""
-        if self.has_open_transaction(producer_id, epoch):
+        """The guard for the first batch of a transaction; None if it is open or not verified."""
+        # The partitions of newer clients are added to their transactions by verifying them.
+        is_wanted = self.verifies_transactions or supports_epoch_bump
+        if not is_wanted or self.has_open_transaction(producer_id, epoch):
             return None
         return self._verifications.begin(
             producer_id, epoch, sequence, now_ms, supports_epoch_bump=supports_epoch_bump
@@ -248,7 +250,7 @@ class ProducerStateManager:
         expired = [pid for pid, entry in self._producers.items() if self._is_expired(entry, now_ms)]
         for producer_id in expired:
             del self._producers[producer_id]
-        self._verifications.remove_older_than(now_ms - self._expiration_ms)
+        self._verifications.remove_older_than(now_ms - self.expiration_ms)
         return len(expired)
 
     def on_log_start(self, log_start_offset: int) -> None:
@@ -339,7 +341,7 @@ class ProducerStateManager:
         return entry
 
     def _is_expired(self, entry: ProducerEntry, now_ms: int) -> bool:
-        is_idle = now_ms - entry.last_timestamp >= self._expiration_ms
+        is_idle = now_ms - entry.last_timestamp >= self.expiration_ms
         return is_idle and entry.transaction_first_offset is None
 
     def _restore(self, entries: Iterable[SnapshotEntry], now_ms: int) -> None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
-from millstream.errors import InvalidConfig
-from millstream.node.config import known_keys, node_config
+from millstream.config import keys_of
+from millstream.controller.config_schema import ConfigSchema
+from millstream.errors import InvalidConfig, InvalidRequest
+from millstream.metadata.configs import ConfigResource, ResourceType
+from millstream.node.config import NodeConfig, known_keys, node_config
 
 
 def test_nothing_given_is_a_cluster_of_one_on_localhost() -> None:
@@ -22,6 +27,28 @@ def test_nothing_given_is_a_cluster_of_one_on_localhost() -> None:
     assert config.metadata_dir == "/data"
     assert config.directories == ("/data",)
     assert config.warnings == ()
+
+
+def test_every_setting_is_declared_once() -> None:
+    declared = Counter(
+        key.name for settings in NodeConfig.CLASSES for key in keys_of(settings).values()
+    )
+
+    assert [name for name, times in declared.items() if times > 1] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("listeners", "PLAINTEXT://localhost:9093"),
+        ("listener.security.protocol.map", "PLAINTEXT:PLAINTEXT"),
+    ],
+)
+def test_where_a_broker_listens_cannot_be_changed_while_it_runs(name: str, value: str) -> None:
+    schema = ConfigSchema(broker_settings=NodeConfig.CLASSES)
+
+    with pytest.raises(InvalidRequest, match=f"{name} cannot be changed while brokers run"):
+        schema.check(ConfigResource(ResourceType.BROKER, "1"), {name: value})
 
 
 def test_a_quorum_of_one_neither_lingers_nor_writes_when_idle() -> None:

@@ -13,11 +13,13 @@ from millstream.errors import (
     LogDirNotFound,
     OffsetOutOfRange,
 )
+from millstream.storage.broker_config import LogManagerConfig
 from millstream.storage.checkpoint import LOG_START_FILE, RECOVERY_POINT_FILE, read_offsets
 from millstream.storage.config import LogConfig
 from millstream.storage.file_names import parse_partition_directory_name
 from millstream.storage.meta_properties import PARTITION_METADATA_FILE
 from millstream.types import TopicPartition, Uuid
+from tests.unit.storage.batches import producer_batch
 from tests.unit.storage.manager_harness import ORDERS, TOPIC_ID, Broker, append, names_in, restarted
 
 if TYPE_CHECKING:
@@ -273,6 +275,26 @@ def test_new_topic_settings_reach_open_logs_and_those_opened_later(broker: Broke
     assert other.config.retention_ms != 5
     late = manager.get_or_create(TopicPartition("orders", 1), is_new=True)
     assert late.config.retention_ms == 5
+
+
+def test_new_settings_of_producers_reach_open_logs(broker: Broker) -> None:
+    manager = broker.start()
+    producers = manager.get_or_create(ORDERS, is_new=True).producers
+    manager.get_or_create(TopicPartition("other", 0), is_new=True)
+    assert producers.begin_verification(1, 0, 0, 0, supports_epoch_bump=False) is not None
+
+    manager.update_config(
+        LogManagerConfig(
+            log_dirs=broker.paths,
+            transaction_partition_verification_enable=False,
+            producer_id_expiration_ms=5,
+        )
+    )
+
+    assert producers.begin_verification(2, 0, 0, 0, supports_epoch_bump=False) is None
+    batch = producer_batch(0)
+    producers.record(batch)
+    assert producers.remove_expired(batch.max_timestamp + 5) == 1
 
 
 def test_compacted_logs_are_those_of_compacted_topics(broker: Broker) -> None:

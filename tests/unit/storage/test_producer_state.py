@@ -34,6 +34,11 @@ def manager(filesystem: FileSystem, directory: str) -> ProducerStateManager:
     )
 
 
+@pytest.fixture
+def verifying(filesystem: FileSystem, directory: str) -> ProducerStateManager:
+    return ProducerStateManager(filesystem, directory, expiration_ms=DAY_MS)
+
+
 def append(
     manager: ProducerStateManager, batch: RecordBatch, origin: AppendOrigin = CLIENT
 ) -> None:
@@ -295,33 +300,31 @@ def test_control_batches_that_end_nothing_are_passed_over(manager: ProducerState
 
 
 def test_the_first_batch_of_a_transaction_needs_the_guard_of_its_verification(
-    filesystem: FileSystem, directory: str
+    verifying: ProducerStateManager,
 ) -> None:
-    manager = ProducerStateManager(filesystem, directory, expiration_ms=DAY_MS)
     batch = producer_batch(0, is_transactional=True)
 
     with pytest.raises(InvalidTxnState, match="verified"):
-        manager.check_append(batch, CLIENT)
-    guard = manager.begin_verification(1, 0, 0, NOW_MS, supports_epoch_bump=False)
+        verifying.check_append(batch, CLIENT)
+    guard = verifying.begin_verification(1, 0, 0, NOW_MS, supports_epoch_bump=False)
     with pytest.raises(InvalidTxnState, match="verified"):
-        manager.check_append(batch, CLIENT)
-    manager.check_append(batch, CLIENT, guard)
-    manager.record(batch)
+        verifying.check_append(batch, CLIENT)
+    verifying.check_append(batch, CLIENT, guard)
+    verifying.record(batch)
 
-    assert manager.begin_verification(1, 0, 1, NOW_MS, supports_epoch_bump=False) is None
-    manager.check_append(producer_batch(1, sequence=1, is_transactional=True), CLIENT)
+    assert verifying.begin_verification(1, 0, 1, NOW_MS, supports_epoch_bump=False) is None
+    verifying.check_append(producer_batch(1, sequence=1, is_transactional=True), CLIENT)
 
 
 def test_a_marker_that_lands_meanwhile_makes_the_guard_worthless(
-    filesystem: FileSystem, directory: str
+    verifying: ProducerStateManager,
 ) -> None:
-    manager = ProducerStateManager(filesystem, directory, expiration_ms=DAY_MS)
-    guard = manager.begin_verification(1, 0, 0, NOW_MS, supports_epoch_bump=False)
+    guard = verifying.begin_verification(1, 0, 0, NOW_MS, supports_epoch_bump=False)
 
-    manager.record(marker_batch(0, is_abort=True))
+    verifying.record(marker_batch(0, is_abort=True))
 
     with pytest.raises(InvalidTxnState):
-        manager.check_append(producer_batch(1, is_transactional=True), CLIENT, guard)
+        verifying.check_append(producer_batch(1, is_transactional=True), CLIENT, guard)
 
 
 def test_a_new_transaction_of_version_2_begins_at_zero(manager: ProducerStateManager) -> None:
@@ -332,23 +335,43 @@ def test_a_new_transaction_of_version_2_begins_at_zero(manager: ProducerStateMan
 
 
 def test_a_batch_does_not_overtake_another_that_waits_for_verification(
-    manager: ProducerStateManager,
+    verifying: ProducerStateManager,
 ) -> None:
-    guard = manager.begin_verification(1, 0, 3, NOW_MS, supports_epoch_bump=False)
-    assert guard is manager.begin_verification(1, 0, 2, NOW_MS, supports_epoch_bump=False)
+    guard = verifying.begin_verification(1, 0, 3, NOW_MS, supports_epoch_bump=False)
+    assert guard is verifying.begin_verification(1, 0, 2, NOW_MS, supports_epoch_bump=False)
 
     with pytest.raises(OutOfOrderSequenceNumber, match="at most 2"):
-        manager.check_append(producer_batch(0, sequence=3, is_transactional=True), CLIENT, guard)
-    manager.check_append(producer_batch(0, sequence=2, is_transactional=True), CLIENT, guard)
+        verifying.check_append(producer_batch(0, sequence=3, is_transactional=True), CLIENT, guard)
+    verifying.check_append(producer_batch(0, sequence=2, is_transactional=True), CLIENT, guard)
 
 
-def test_a_verification_of_a_later_epoch_begins_anew(manager: ProducerStateManager) -> None:
-    manager.begin_verification(1, 0, 0, NOW_MS, supports_epoch_bump=False)
-    guard = manager.begin_verification(1, 1, 5, NOW_MS, supports_epoch_bump=False)
+def test_a_verification_of_a_later_epoch_begins_anew(verifying: ProducerStateManager) -> None:
+    verifying.begin_verification(1, 0, 0, NOW_MS, supports_epoch_bump=False)
+    guard = verifying.begin_verification(1, 1, 5, NOW_MS, supports_epoch_bump=False)
 
-    manager.check_append(
+    verifying.check_append(
         producer_batch(0, epoch=1, sequence=5, is_transactional=True), CLIENT, guard
     )
+
+
+def test_verification_can_be_turned_off_and_on_while_brokers_run(
+    verifying: ProducerStateManager,
+) -> None:
+    batch = producer_batch(0, is_transactional=True)
+    verifying.verifies_transactions = False
+
+    assert verifying.begin_verification(1, 0, 0, NOW_MS, supports_epoch_bump=False) is None
+    verifying.check_append(batch, CLIENT)
+
+    verifying.verifies_transactions = True
+    with pytest.raises(InvalidTxnState, match="verified"):
+        verifying.check_append(batch, CLIENT)
+
+
+def test_partitions_of_newer_clients_are_added_though_nothing_is_verified(
+    manager: ProducerStateManager,
+) -> None:
+    assert manager.begin_verification(1, 0, 0, NOW_MS, supports_epoch_bump=True) is not None
 
 
 # Time.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from millstream.config import ConfigType, any_value, at_least, between, key, validate
+from millstream.config import ConfigType, at_least, between, key, validate
 
 _SHORT_MAX: Final = (1 << 15) - 1
 
@@ -62,13 +62,6 @@ class TransactionConfig:
         at_least(1),
         "The size of that topic's segments.",
         unit="bytes",
-    )
-    partition_verification_enable: bool = key(
-        "transaction.partition.verification.enable",
-        True,
-        any_value(),
-        "Whether the leader of a partition asks the coordinator before the first records of a "
-        "transaction, so that none is left open for ever.",
     )
 
     def __post_init__(self) -> None:
