@@ -123,6 +123,50 @@ def test_nothing_is_lost_or_reordered_while_connections_break(
         assert kept == list(range(count))
 
 
+def test_no_row_is_lost_or_reordered_while_connections_break(
+    millstream_broker: EmbeddedBroker, millstream_topic: TopicFactory
+) -> None:
+    pa: Any = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    topic, rows, tables = millstream_topic(partitions=4), 8_000, 4
+    pause = threading.Event()
+
+    def table(writer: int, number: int) -> Any:
+        places = range(number * rows, (number + 1) * rows)
+        keys = [b"%d" % (place % 997) for place in places]
+        values = [b"%d %d" % (writer, place) for place in places]
+        return pa.table(
+            {"key": pa.array(keys, pa.binary()), "value": pa.array(values, pa.binary())}
+        )
+
+    def send(writer: int) -> None:
+        for number in range(tables):
+            sent = producer.send_batch(topic, table(writer, number))
+            if number % 2:
+                sent.result(WAIT_S)
+
+    with (
+        Producer(
+            millstream_broker.bootstrap_servers, batch_size=4096, reconnect_backoff=0.01
+        ) as producer,
+        ThreadPoolExecutor(2) as pool,
+    ):
+        sending = [pool.submit(send, writer) for writer in range(2)]
+        for _ in range(5):
+            pause.wait(0.03)
+            millstream_broker.disconnect_clients()
+        for each in sending:
+            each.result(WAIT_S)
+        producer.flush(WAIT_S)
+
+    last: dict[tuple[bytes, int], int] = {}
+    found = read_all(millstream_broker, topic, 4, 2 * tables * rows)
+    assert len(found) == 2 * tables * rows
+    for record in found:
+        writer, place = record.value.split()
+        assert last.get((writer, record.partition), -1) < int(place)
+        last[writer, record.partition] = int(place)
+
+
 def test_what_a_broker_finds_too_large_is_sent_in_parts(
     millstream_broker: EmbeddedBroker, millstream_topic: TopicFactory
 ) -> None:
