@@ -144,8 +144,8 @@ def verify(task: TaskIdentity, marker: Marker, rows: Fingerprint, compare: str) 
     )
     raise SinkRefused(
         f"{task} is written already, but not with these rows: {detail}. A batch that is run again "
-        "must give each task the same rows: set the number of tasks back to what it was (cores, "
-        "minPartitions, spark.sql.shuffle.partitions), and use no random values. If only values "
+        "must give each task the same rows: set the number of tasks back to what it was "
+        "(repartition, minPartitions, cores for files), and use no random values. If only values "
         "differ (sums of doubles, uuid(), rand()) and keys decide which task has a row, "
         f"fingerprint=keys goes on; fingerprint=none goes on whatever the rows are. {_SEE}"
     )
@@ -172,8 +172,8 @@ def _begun_otherwise(batch_id: int, partition: int, marker: Marker, tasks: int) 
         f"batch {batch_id} was begun before with other tasks: task {partition} had written "
         f"{marker.fingerprint.rows} rows, and of its {tasks} tasks now none has the same. Some "
         "rows are there twice. Find them by the batch's input, then go on with fingerprint=none "
-        "for one run; and keep the number of tasks (cores, minPartitions, "
-        f"spark.sql.shuffle.partitions) when a query is restarted. {_SEE}"
+        "for one run; and keep the number of tasks (repartition, minPartitions, cores for files) "
+        f"when a query is restarted. {_SEE}"
     )
 
 
