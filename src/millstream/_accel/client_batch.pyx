@@ -51,17 +51,20 @@ cdef bint is_ordinary(const uint8_t* batch, int64_t size, int64_t timestamp_max)
 
 
 cdef bint is_intact(const uint8_t* batch, int64_t size) noexcept nogil:
+    """Whether the checksum is that of the batch, which has a whole header."""
     cdef uint32_t expected = <uint32_t>ms_read_big_endian(batch + MS_CRC_AT, 4)
     return expected == checksum(0, batch + MS_CRC_END, size - MS_CRC_END)
 
 
 cdef bint inspect(
         const uint8_t* batch, int64_t size, int64_t size_max, int64_t timestamp_max,
-        BatchFields* fields) noexcept:
+        bint is_known_intact, BatchFields* fields) noexcept:
     """Whether this is one intact batch that any topic may take; then its fields are there."""
     cdef bint is_right = False
     if MS_HEADER_SIZE <= size <= size_max and is_ordinary(batch, size, timestamp_max):
-        if size >= RELEASE_GIL_SIZE:
+        if is_known_intact:
+            is_right = True
+        elif size >= RELEASE_GIL_SIZE:
             with nogil:
                 is_right = is_intact(batch, size)
         else:
@@ -90,7 +93,7 @@ def inspect_client_batch(records, int64_t size_max, int64_t timestamp_max):
     except BufferError:
         return None
     cdef bint is_right = inspect(
-        <const uint8_t*>view.buf, view.len, size_max, timestamp_max, &fields)
+        <const uint8_t*>view.buf, view.len, size_max, timestamp_max, False, &fields)
     PyBuffer_Release(&view)
     if not is_right:
         return None

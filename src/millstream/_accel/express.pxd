@@ -2,6 +2,7 @@
 
 from libc.stdint cimport int64_t, uint8_t
 
+from millstream._accel.bulk_receiver cimport ms_frame_check
 from millstream._accel.records_sender cimport ms_answer
 
 cdef enum:
@@ -20,7 +21,10 @@ cdef class ExpressReader:
 
 cdef class ExpressHandler:
     cdef public ExpressReader reader
+    # What can be found out about a whole frame on any thread, before it is staged; or NULL.
+    cdef ms_frame_check check
 
     cdef int begin(self) except -1
-    cdef int64_t stage(self, uint8_t* frame, int64_t size, uint8_t* answer) except -2
+    cdef int64_t stage(
+        self, uint8_t* frame, int64_t size, int64_t checked, uint8_t* answer) except -2
     cdef int commit(self) except -1

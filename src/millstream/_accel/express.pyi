@@ -6,4 +6,6 @@ class ExpressReader:
 
 class ExpressHandler:
     reader: ExpressReader | None
-    def answer_all(self, frames: Sequence[bytearray]) -> list[bytes]: ...
+    def answer_all(
+        self, frames: Sequence[bytearray], *, are_checked: bool = False
+    ) -> list[bytes]: ...

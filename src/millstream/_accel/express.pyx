@@ -46,21 +46,24 @@ cdef class ExpressReader:
 cdef class ExpressHandler:
     """One that takes nothing."""
 
-    def answer_all(self, frames):
+    def answer_all(self, frames, *, are_checked=False):
         """The answers to frames that arrive in one turn, up to the first one it declines.
 
         For whoever has frames but no selector, such as a test. The frames are bytearrays and are
-        changed.
+        changed. They may be checked before, as on another thread.
         """
         cdef bytearray frame, answer
-        cdef int64_t size
+        cdef int64_t size, checked = 0
         cdef list answers = [], sizes = []
         self.begin()
         for frame in frames:
             answer = bytearray(EXPRESS_ANSWER_BYTES_MAX)
             if len(frame) < FRAME_BYTES_MIN:
                 break
-            size = self.stage(<uint8_t*><char*>frame, len(frame), <uint8_t*><char*>answer)
+            if are_checked and self.check != NULL:
+                checked = self.check(<const uint8_t*><const char*>frame, len(frame))
+            size = self.stage(
+                <uint8_t*><char*>frame, len(frame), checked, <uint8_t*><char*>answer)
             if size == EXPRESS_DECLINED:
                 break
             answers.append(answer)
@@ -72,10 +75,12 @@ cdef class ExpressHandler:
         """A turn begins."""
         return 0
 
-    cdef int64_t stage(self, uint8_t* frame, int64_t size, uint8_t* answer) except -2:
+    cdef int64_t stage(
+            self, uint8_t* frame, int64_t size, int64_t checked, uint8_t* answer) except -2:
         """Take a frame, its size in front; how long the answer is, or EXPRESS_DECLINED.
 
-        A handler that declines has changed nothing. The frame may be changed; it and the answer
+        `checked` is what its `check` has found out about this frame, or 0. A handler that declines
+        has changed nothing. The frame may be changed; it and the answer
         stay where they are until `commit`.
         """
         return EXPRESS_DECLINED

@@ -52,7 +52,7 @@ cdef class ExpressLane:
     cdef int _reserve(self) except -1
     cdef int64_t stage(
         self, uint8_t* batch, int64_t size, int64_t leader_epoch, int64_t now_ms,
-        bint is_own) except -3
+        bint is_own, bint is_known_intact) except -3
     cdef int commit(self) except -1
     cdef int _write(self) except -1
     cdef list _views(self)

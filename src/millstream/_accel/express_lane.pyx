@@ -149,7 +149,8 @@ cdef class ExpressLane:
         except BufferError:
             return None
         try:
-            base_offset = self.stage(<uint8_t*>view.buf, view.len, leader_epoch, now_ms, is_own)
+            base_offset = self.stage(
+                <uint8_t*>view.buf, view.len, leader_epoch, now_ms, is_own, False)
             if base_offset < 0:
                 return None
             self.commit()
@@ -159,9 +160,10 @@ cdef class ExpressLane:
 
     cdef int64_t stage(
             self, uint8_t* batch, int64_t size, int64_t leader_epoch, int64_t now_ms,
-            bint is_own) except -3:
+            bint is_own, bint is_known_intact) except -3:
         """Check and number a batch, which must stay where it is until `commit`: its offset.
 
+        The checksum is left out if the caller knows that it is right.
         LANE_DECLINED if it has to go the long way, LANE_BUSY if `commit` has to come first; nothing
         was changed then.
         """
@@ -171,7 +173,7 @@ cdef class ExpressLane:
             return LANE_DECLINED
         if leader_epoch != self._epoch or not inspect(
                 batch, size, self._own_size_max if is_own else self._size_max,
-                saturated_sum(now_ms, self._future_max_ms), &fields):
+                saturated_sum(now_ms, self._future_max_ms), is_known_intact, &fields):
             return LANE_DECLINED
         base_offset = self._next_offset
         last_offset = base_offset + fields.last_offset_delta

@@ -15,6 +15,7 @@ from cpython.ref cimport PyObject
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
+from millstream._accel.client_batch cimport is_intact
 from millstream._accel.express cimport EXPRESS_ANSWER_BYTES_MAX, EXPRESS_DECLINED, ExpressHandler
 from millstream._accel.express_lane cimport LANE_BUSY, ExpressLane
 from millstream._accel.produce_frames cimport (
@@ -100,6 +101,35 @@ cdef inline object slot(object owner, Py_ssize_t offset):
     return <object>ms_slot_get(owner, offset)
 
 
+cdef int64_t find_body(const uint8_t* frame, int64_t size) noexcept nogil:
+    """Where the body of a Produce request begins that is of a version from here; 0 if it is not."""
+    cdef int version = <int16_t>ms_read_big_endian(frame + 6, 2)
+    cdef int64_t client_id_length = <int16_t>ms_read_big_endian(frame + 12, 2)
+    cdef int64_t body = HEADER_BYTES + max(client_id_length, 0)
+    if (ms_read_big_endian(frame + 4, 2) != PRODUCE
+            or not VERSION_MIN <= version <= VERSION_MAX or client_id_length < -1):
+        return 0
+    if version >= FLEXIBLE_SINCE:
+        # One byte 0, no tagged fields, ends nearly every header.
+        if body >= size or frame[body] != 0:
+            return 0
+        body += 1
+    return body if body <= size else 0
+
+
+cdef int64_t find_intact(const uint8_t* frame, int64_t size) noexcept nogil:
+    """Where in a frame a batch is whose checksum is right; 0 if that is not known."""
+    cdef Single single
+    cdef int64_t body
+    if size < HEADER_BYTES:
+        return 0
+    body = find_body(frame, size)
+    if body == 0 or not read_request(
+            frame, body, size, <int16_t>ms_read_big_endian(frame + 6, 2), &single):
+        return 0
+    return single.start if is_intact(frame + single.start, single.stop - single.start) else 0
+
+
 cdef class ProduceLane(ExpressHandler):
     """Answers ordinary Produce requests; those of one turn of the loop are written together."""
 
@@ -116,6 +146,7 @@ cdef class ProduceLane(ExpressHandler):
 
     def __cinit__(self):
         self._answers = NULL
+        self.check = find_intact
         self._count = self._capacity = 0
 
     def __init__(self, table, purgatory, changed, failure, wall_ms):
@@ -134,21 +165,12 @@ cdef class ProduceLane(ExpressHandler):
         self._now_ms = self._wall_ms()
         return 0
 
-    cdef int64_t stage(self, uint8_t* frame, int64_t size, uint8_t* answer) except -2:
+    cdef int64_t stage(
+            self, uint8_t* frame, int64_t size, int64_t checked, uint8_t* answer) except -2:
         cdef Single single
         cdef int version = <int16_t>ms_read_big_endian(frame + 6, 2)
-        cdef int64_t body = HEADER_BYTES, base_offset, answer_bytes
-        cdef int64_t client_id_length = <int16_t>ms_read_big_endian(frame + 12, 2)
-        if (ms_read_big_endian(frame + 4, 2) != PRODUCE
-                or not VERSION_MIN <= version <= VERSION_MAX or client_id_length < -1):
-            return EXPRESS_DECLINED
-        body += max(client_id_length, 0)
-        if version >= FLEXIBLE_SINCE:
-            # One byte 0, no tagged fields, ends nearly every header.
-            if body >= size or frame[body] != 0:
-                return EXPRESS_DECLINED
-            body += 1
-        if body > size or not read_request(frame, body, size, version, &single):
+        cdef int64_t base_offset, answer_bytes, body = find_body(frame, size)
+        if body == 0 or not read_request(frame, body, size, version, &single):
             return EXPRESS_DECLINED
         answer_bytes = answer_size(version, single.topic_size)
         if answer_bytes > EXPRESS_ANSWER_BYTES_MAX or (
@@ -165,7 +187,7 @@ cdef class ProduceLane(ExpressHandler):
             return EXPRESS_DECLINED
         base_offset = self._append(
             partition, <ExpressLane>slot(log, slots.lane), frame + single.start,
-            single.stop - single.start)
+            single.stop - single.start, checked == single.start)
         if base_offset < 0:
             return EXPRESS_DECLINED
         self._answers[self._count].error_at = write_answer(
@@ -209,16 +231,19 @@ cdef class ProduceLane(ExpressHandler):
             <char*>spelled + length_bytes, size - length_bytes, "replace")
 
     cdef int64_t _append(
-            self, partition, ExpressLane lane, uint8_t* batch, int64_t size) except -3:
+            self, partition, ExpressLane lane, uint8_t* batch, int64_t size,
+            bint is_known_intact) except -3:
         """Stage a batch, and make room to remember its answer."""
         cdef int64_t leader_epoch = <int64_t>slot(partition, slots.leader_epoch)
         cdef int64_t base_offset
         self._reserve()
         try:
-            base_offset = lane.stage(batch, size, leader_epoch, self._now_ms, False)
+            base_offset = lane.stage(
+                batch, size, leader_epoch, self._now_ms, False, is_known_intact)
             if base_offset == LANE_BUSY:
                 self.commit()
-                base_offset = lane.stage(batch, size, leader_epoch, self._now_ms, False)
+                base_offset = lane.stage(
+                    batch, size, leader_epoch, self._now_ms, False, is_known_intact)
         except KafkaStorageError:
             # A disk that fails before anything was written: the handlers will say so.
             return EXPRESS_DECLINED

@@ -6,7 +6,8 @@
 and the system has epoll; others stay with the loop's own transports. A `Selector` reads all sockets
 that are ready in a turn, offers whole frames to the listener's `ExpressHandler`, commits what was
 staged, and answers each connection with one `send`; answers with records leave at once. What is
-not that simple is the `KafkaChannel`'s, which sees it as if a transport had read it.
+not that simple is the `KafkaChannel`'s, which sees it as if a transport had read it. While several
+connections send large frames a `BulkReceiver` receives them; they are handled here all the same.
 """
 
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
@@ -17,9 +18,10 @@ from libc.errno cimport EAGAIN, EINTR
 from libc.stdint cimport int64_t, uint8_t
 
 from millstream._accel.channel_state cimport (
-    is_quiet, note_active, note_sent, own_bytes, slot, slots)
+    is_quiet, note_active, note_sent, slot, slots)
 from millstream._accel.express cimport (
     EXPRESS_ANSWER_BYTES_MAX, EXPRESS_DECLINED, ExpressHandler, ExpressReader)
+from millstream._accel.large_frames cimport LargeFrames
 from millstream._accel.poller cimport EVENTS_MAX, Poller
 from millstream._accel.records_sender cimport (
     MS_ANSWER_MEMORY, ms_answer, ms_answer_size, ms_send_answer)
@@ -38,10 +40,6 @@ cdef enum:
     # A read gets at least so much room, or what was staged is settled first.
     ROOM_BYTES_MIN = 128 * 1024
     ANSWERS_BYTES_MAX = 64 * 1024
-    # So much is read of one connection with large frames before it is another's turn,
-    BULK_BYTES_MAX = 12 * 1024 * 1024
-    # and of all of them before the loop turns to others.
-    BULK_TURN_BYTES_MAX = 512 * 1024
 
 cdef struct Reply:
     PyObject* transport
@@ -49,7 +47,7 @@ cdef struct Reply:
     int64_t end
 
 
-cdef class Selector(Poller):
+cdef class Selector(LargeFrames):
     """Reads the plain connections of one loop, and answers what is simple. One thread only."""
 
     cdef object _now
@@ -58,7 +56,6 @@ cdef class Selector(Poller):
     cdef uint8_t* _shared
     cdef int64_t _shared_bytes
     cdef int64_t _shared_used
-    cdef int64_t _read_bytes_max
     cdef int64_t _frame_bytes_max
     cdef uint8_t* _answers
     cdef int64_t _answers_used
@@ -67,11 +64,6 @@ cdef class Selector(Poller):
     cdef ExpressHandler _staging
     cdef Reply _replies[EVENTS_MAX]
     cdef int _reply_count
-    # Whose large frames are read now, how much more of them, and how many had their turn so far.
-    cdef PyObject* _bulk
-    cdef int64_t _bulk_left
-    cdef int64_t _bulk_turns
-    cdef int64_t _received
     cdef int64_t _bytes_in
     cdef int64_t _requests
 
@@ -86,7 +78,7 @@ cdef class Selector(Poller):
         if self._answers == NULL or self._records == NULL:
             raise MemoryError()
         self.use_buffer(processor.shared_buffer)
-        self._read_bytes_max = len(processor.shared_space)
+        self.read_bytes_max = len(processor.shared_space)
         Poller.__init__(self, loop, processor)
 
     def __dealloc__(self):
@@ -114,6 +106,7 @@ cdef class Selector(Poller):
         transport.epoll = self._epoll
         transport.descriptor = connected.fileno()
         transport.watch()
+        transport.is_read = True
         self._transports.add(transport)
         channel.connection_made(transport)
 
@@ -122,30 +115,39 @@ cdef class Selector(Poller):
         cdef PyObject* bulk[EVENTS_MAX]
         cdef SocketTransport transport
         cdef int i, bulk_count = 0
+        cdef bint has_news = False
+        cdef int64_t answered
         self._now = self._processor.now_ms()
         for i in range(count):
+            if ms_event_tag(&events[i]) == NULL:
+                has_news = True
+                continue
             transport = <SocketTransport>ms_event_tag(&events[i])
             # Somebody before it in this turn may have muted or closed it.
             if transport.is_read:
-                if self._is_bulk(transport):
+                if self.is_bulk(transport):
                     bulk[bulk_count] = <PyObject*>transport
                     bulk_count += 1
                 else:
-                    self._try_to_read(transport)
-        self._read_bulk(bulk, bulk_count)
+                    self.try_to_read(transport)
+        self.read_large(bulk, bulk_count)
+        if has_news:
+            self.collect()
         try:
             self._settle()
         except Exception as error:
-            self._report(None, error)
-        return self._hand_over_counts()
+            self.report(None, error)
+        answered = self._hand_over_counts()
+        # It does not pay to look for the next request while somebody else receives it.
+        return 0 if has_news else answered
 
-    cdef _try_to_read(self, SocketTransport transport):
+    cdef try_to_read(self, SocketTransport transport):
         try:
             self._read(transport)
         except Exception as error:
-            self._report(transport, error)
+            self.report(transport, error)
 
-    cdef _report(self, SocketTransport transport, error):
+    cdef report(self, SocketTransport transport, error):
         """What should not happen: tell it, and close the connection it happened on."""
         self._loop.call_exception_handler(
             {"message": "a connection failed while it was read", "exception": error})
@@ -160,49 +162,22 @@ cdef class Selector(Poller):
             self._requests = self._bytes_in = 0
         return requests
 
-    # Large frames. In a turn of the loop they are read up to some size, so that nobody with a small
-    # request waits for more than one of them; and those of one connection for a while, so that its
-    # buffer and its part of the log are in the processor's cache.
-
-    cdef bint _is_bulk(self, SocketTransport transport) except -1:
-        """Whether frames are received that are larger than a read into the shared buffer."""
-        return own_bytes(transport.channel) > self._read_bytes_max
-
-    cdef int _read_bulk(self, PyObject** waiting, int count) except -1:
-        """Read whose turn it is, then who waits for longest; the rest another time."""
-        cdef SocketTransport transport
-        cdef int64_t left = BULK_TURN_BYTES_MAX
-        cdef int i, first
-        while count > 0 and left > 0:
-            first = 0
-            for i in range(1, count):
-                if self._is_before(<SocketTransport>waiting[i], <SocketTransport>waiting[first]):
-                    first = i
-            transport = <SocketTransport>waiting[first]
-            count -= 1
-            waiting[first] = waiting[count]
-            if not transport.is_read:
-                continue
-            if not self._is_its_turn(transport):
-                self._bulk = <PyObject*>transport
-                self._bulk_left = BULK_BYTES_MAX
-                self._bulk_turns += 1
-                transport.turn = self._bulk_turns
-            self._received = 0
-            self._try_to_read(transport)
-            self._bulk_left -= self._received
-            left -= self._received
-        return 0
-
-    cdef bint _is_before(self, SocketTransport transport, SocketTransport other) noexcept:
-        if self._is_its_turn(transport) or self._is_its_turn(other):
-            return self._is_its_turn(transport)
-        return transport.turn < other.turn
-
-    cdef bint _is_its_turn(self, SocketTransport transport) noexcept:
-        return <PyObject*>transport is self._bulk and self._bulk_left > 0
-
     # Reading.
+
+    cdef int handle_received(self, SocketTransport transport, int64_t count) except -1:
+        """As if it had been read here."""
+        cdef int64_t start = transport.loan.start, handled = start
+        cdef int64_t result = transport.loan.result
+        self._settle()
+        if count > 0 and is_quiet(transport.channel):
+            handled = self._stage(
+                transport, transport.loan.base, start, transport.loan.end, transport.loan.checked)
+            self._settle()
+        if count > 0:
+            transport.channel.buffer_updated(count, 0, handled - start)
+        if result <= 0:
+            self._ended(transport, result)
+        return 0
 
     cdef int _read(self, SocketTransport transport) except -1:
         cdef object channel = transport.channel
@@ -218,15 +193,15 @@ cdef class Selector(Poller):
         return self._read_rest(transport, receiver, has_own)
 
     cdef int64_t _receive(self, SocketTransport transport, uint8_t* room, int64_t size) noexcept:
-        self._received = ms_receive(transport.descriptor, room, size)
-        return self._received
+        self.received = ms_receive(transport.descriptor, room, size)
+        return self.received
 
     cdef int _read_for_channel(self, SocketTransport transport, bint is_plain) except -1:
         """All is left to the channel."""
         cdef Py_buffer view
         cdef int64_t count
         if is_plain:
-            count = self._receive(transport, self._shared, self._read_bytes_max)
+            count = self._receive(transport, self._shared, self.read_bytes_max)
         else:
             PyObject_GetBuffer(transport.channel.get_buffer(-1), &view, PyBUF_WRITABLE)
             count = self._receive(transport, <uint8_t*>view.buf, view.len)
@@ -243,10 +218,10 @@ cdef class Selector(Poller):
             self._settle()
         cdef int64_t start = self._shared_used
         cdef int64_t count = self._receive(
-            transport, self._shared + start, min(self._shared_bytes - start, self._read_bytes_max))
+            transport, self._shared + start, min(self._shared_bytes - start, self.read_bytes_max))
         if count <= 0:
             return self._ended(transport, count)
-        cdef int64_t handled = self._stage(transport, self._shared, start, start + count)
+        cdef int64_t handled = self._stage(transport, self._shared, start, start + count, 0)
         if handled == start + count:
             self._bytes_in += count
             self._shared_used = handled
@@ -271,7 +246,7 @@ cdef class Selector(Poller):
             base = <uint8_t*>view.buf - end
             if has_own:
                 start = <int64_t>slot(receiver, slots.start)
-            handled = self._stage(transport, base, start, end + count)
+            handled = self._stage(transport, base, start, end + count, 0)
             self._settle()
         finally:
             PyBuffer_Release(&view)
@@ -291,8 +266,12 @@ cdef class Selector(Poller):
     # Answering.
 
     cdef int64_t _stage(
-            self, SocketTransport transport, uint8_t* base, int64_t start, int64_t end) except -1:
-        """Offer the whole frames to the handler; where the first one is that it does not take."""
+            self, SocketTransport transport, uint8_t* base, int64_t start, int64_t end,
+            int64_t checked) except -1:
+        """Offer the whole frames to the handler; where the first one is that it does not take.
+
+        `checked` is what was found out about the first one.
+        """
         cdef ExpressHandler express = transport.express
         cdef int64_t answer, frame_end
         cdef bint is_replying = False
@@ -308,7 +287,8 @@ cdef class Selector(Poller):
                 if not self._begin(transport, express):
                     break
             answer = express.stage(
-                base + start, frame_end - start, self._answers + self._answers_used)
+                base + start, frame_end - start, checked, self._answers + self._answers_used)
+            checked = 0
             if answer == EXPRESS_DECLINED:
                 if express.reader is None:
                     break
@@ -374,7 +354,7 @@ cdef class Selector(Poller):
         except Exception as error:
             # Nobody knows what was done: no answer is the only right one.
             for i in range(count):
-                self._report(<SocketTransport>self._replies[i].transport, error)
+                self.report(<SocketTransport>self._replies[i].transport, error)
             return 0
         for i in range(count):
             self._answer(&self._replies[i])

@@ -2,6 +2,7 @@
 
 from libc.stdint cimport int64_t
 
+from millstream._accel.bulk_receiver cimport BulkReceiver, ms_loan
 from millstream._accel.express cimport ExpressHandler
 
 cdef class SocketTransport:
@@ -14,9 +15,17 @@ cdef class SocketTransport:
     cdef int epoll
     cdef int descriptor
     cdef bint is_read
+    cdef bint is_watched
     cdef bint is_closed
     # For the selector: when it was last the turn of this connection with large frames.
     cdef int64_t turn
+    # Who receives instead of the selector, and how much had been received before.
+    cdef BulkReceiver borrower
+    cdef ms_loan loan
+    cdef int64_t lent_end
 
     cdef int watch(self) except -1
+    cdef int unwatch(self) except -1
+    cdef bint lend(self, BulkReceiver borrower) except -1
+    cdef int64_t take_back(self) except -1
     cdef fail(self, error)

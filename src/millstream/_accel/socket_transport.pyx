@@ -2,12 +2,17 @@
 """A plain socket that `selector` reads, with the face of a transport.
 
 A `KafkaChannel` and its gate ask it to pause, to go on and to close, as they ask the loop's own
-transports. It never writes: answers leave beneath it.
+transports. It never writes: answers leave beneath it. While large frames arrive it may be lent to a
+`BulkReceiver`, which nobody notices who pauses or closes it.
 """
 
+from cpython.memoryview cimport PyMemoryView_GET_BUFFER
 from cpython.ref cimport PyObject
 from libc.errno cimport errno
+from libc.stdint cimport int64_t, uint8_t
 
+from millstream._accel.bulk_receiver cimport BulkReceiver
+from millstream._accel.channel_state cimport slot, slots
 from millstream._accel.sockets cimport SHUT_WR, ms_epoll_add, ms_epoll_remove
 
 import os
@@ -29,13 +34,16 @@ cdef class SocketTransport:
 
     def pause_reading(self):
         """Leave what arrives in the kernel. The peer's end is not noticed meanwhile either."""
-        if self.is_read:
-            self.is_read = False
-            ms_epoll_remove(self.epoll, self.descriptor)
+        self.is_read = False
+        self.unwatch()
+        if self.borrower is not None:
+            self.borrower.recall(&self.loan)
+            self.channel.take_in(self.take_back())
 
     def resume_reading(self):
         """Read again."""
         if not self.is_read and not self.is_closed:
+            self.is_read = True
             try:
                 self.watch()
             except OSError as error:
@@ -61,8 +69,36 @@ cdef class SocketTransport:
         """Let the selector hear of bytes that arrive."""
         if ms_epoll_add(self.epoll, self.descriptor, <PyObject*>self) < 0:
             raise OSError(errno, os.strerror(errno))
-        self.is_read = True
+        self.is_watched = True
         return 0
+
+    cdef int unwatch(self) except -1:
+        """Let the selector hear nothing."""
+        if self.is_watched:
+            self.is_watched = False
+            ms_epoll_remove(self.epoll, self.descriptor)
+        return 0
+
+    cdef bint lend(self, BulkReceiver borrower) except -1:
+        """Let somebody else receive into the connection's own buffer. False if that cannot be."""
+        cdef object receiver = slot(self.channel, slots.receiver)
+        cdef Py_buffer* view = PyMemoryView_GET_BUFFER(slot(receiver, slots.own))
+        self.loan.descriptor = self.descriptor
+        self.loan.base = <uint8_t*>view.buf
+        self.loan.size = view.len
+        self.loan.start = slot(receiver, slots.start)
+        self.loan.end = self.lent_end = slot(receiver, slots.end)
+        self.loan.check = self.express.check
+        if not borrower.lend(&self.loan, self):
+            return False
+        self.borrower = borrower
+        self.unwatch()
+        return True
+
+    cdef int64_t take_back(self) except -1:
+        """It is lent no more: how many bytes were received. Nobody watches it yet."""
+        self.borrower = None
+        return self.loan.end - self.lent_end
 
     cdef fail(self, error):
         """Close soon, because of an error or None."""

@@ -26,6 +26,13 @@ static inline int ms_epoll_add(int epoll, int descriptor, void *tag)
     return epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &event);
 }
 
+/* Hear of an eventfd each time somebody writes to it; it need not be read. It has no tag. */
+static inline int ms_epoll_add_news(int epoll, int descriptor)
+{
+    ms_event event = {.events = EPOLLIN | EPOLLET};
+    return epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &event);
+}
+
 static inline int ms_epoll_remove(int epoll, int descriptor)
 {
     ms_event event = {0};
@@ -48,6 +55,7 @@ typedef struct { void *tag; } ms_event;
 static inline int ms_unsupported(void) { errno = ENOSYS; return -1; }
 static inline int ms_epoll_create(void) { return ms_unsupported(); }
 static inline int ms_epoll_add(int epoll, int descriptor, void *tag) { return ms_unsupported(); }
+static inline int ms_epoll_add_news(int epoll, int descriptor) { return ms_unsupported(); }
 static inline int ms_epoll_remove(int epoll, int descriptor) { return ms_unsupported(); }
 static inline int ms_epoll_ready(int epoll, ms_event *events, int count) { return 0; }
 static inline void *ms_event_tag(const ms_event *event) { return event->tag; }

@@ -9,6 +9,7 @@ cdef extern from "sockets.h" nogil:
         pass
     int ms_epoll_create()
     int ms_epoll_add(int epoll, int descriptor, void* tag)
+    int ms_epoll_add_news(int epoll, int descriptor)
     int ms_epoll_remove(int epoll, int descriptor)
     int ms_epoll_ready(int epoll, ms_event* events, int count)
     void* ms_event_tag(const ms_event* event)

@@ -58,11 +58,7 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
     )
 
     def __init__(
-        self,
-        processor: Processor,
-        service: ListenerService,
-        sock: socket,
-        connection_id: int,
+        self, processor: Processor, service: ListenerService, sock: socket, connection_id: int
     ) -> None:
         endpoint = service.endpoint
         super().__init__(endpoint.listener_name, endpoint.security_protocol, connection_id)
@@ -118,13 +114,16 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int, begin: int = 0, handled: int = 0) -> None:
         """Handle every complete frame of what was read; for the rest see `Receiver.received`."""
-        if not self.is_open:
-            return
-        processor = self._processor
-        processor.bytes_in += nbytes
-        self.liveness.last_active_ms = processor.now_ms()
-        self._receiver.received(nbytes, begin, handled)
-        self._handle_received()
+        if self.is_open:
+            self.take_in(nbytes, begin, handled)
+            self._handle_received()
+
+    def take_in(self, nbytes: int, begin: int = 0, handled: int = 0) -> None:
+        """Note what was read. Who is muted just now handles it when it is read again."""
+        if nbytes:
+            self._processor.bytes_in += nbytes
+            self.liveness.last_active_ms = self._processor.now_ms()
+            self._receiver.received(nbytes, begin, handled)
 
     # Requests.
 
