@@ -7,6 +7,7 @@ checkpoint's log of commits: that is all that is missing then.
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -43,11 +44,16 @@ class Job:
         self._topic = topic
         self._input = home / "input"
         self._input.mkdir()
+        self._given = 1_700_000_000
 
     def give(self, name: str, values: list[str]) -> None:
         """A file of rows, which is a batch of its own."""
         rows = (json.dumps({"key": value, "value": value}) for value in values)
-        (self._input / name).write_text("\n".join(rows))
+        path = self._input / name
+        path.write_text("\n".join(rows))
+        # Batches are in the order of files, and two may be written in the same millisecond.
+        self._given += 1
+        os.utime(path, (self._given, self._given))
 
     def run(self, tasks: int | None = 2, **options: object) -> None:
         """One life of the driver; without a number of tasks Spark's setting says how many."""
