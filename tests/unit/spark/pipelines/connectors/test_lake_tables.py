@@ -191,6 +191,27 @@ def test_an_iceberg_batch_yields_to_other_writers_and_comes_after_them(
     assert sorted_numbers(table.rows()) == [1, 2, 3]
 
 
+def test_an_iceberg_batch_with_a_new_column_looks_again_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pyiceberg.table import Transaction
+
+    table, other = Iceberg(tmp_path / "table", NEVER), Iceberg(tmp_path / "table", NEVER)
+    table.target.write(numbers(1), Batch("q", 0))
+    wider = numbers(2).append_column("more", pa.array(["x"]))
+    append = Transaction.append
+
+    def append_after_the_other(self: Any, *arguments: Any, **options: Any) -> None:
+        monkeypatch.setattr(Transaction, "append", append)
+        other.target.write(wider, Batch("q", 1))
+        append(self, *arguments, **options)
+
+    monkeypatch.setattr(Transaction, "append", append_after_the_other)
+
+    assert not table.target.write(wider, Batch("q", 1))
+    assert sorted_numbers(table.rows()) == [1, 2]
+
+
 def test_delta_partitions_are_directories(tmp_path: Path) -> None:
     target = DeltaTarget(str(tmp_path / "t"), ("day",), {}, NEVER, vacuum_hours=0)
 

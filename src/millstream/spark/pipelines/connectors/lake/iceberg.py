@@ -50,11 +50,13 @@ class IcebergTarget:
         from pyiceberg.exceptions import CommitFailedException
 
         for attempt in range(_ATTEMPTS):
-            table = self._table(rows.schema)
-            last = table.properties.get(f"{BATCH}.{batch.query}")
-            if not batch.is_news_after(None if last is None else int(last)):
-                return False
             try:
+                table = self._table(rows.schema)
+                if _add_columns(table, rows.schema):
+                    table = self._table(rows.schema)
+                last = table.properties.get(f"{BATCH}.{batch.query}")
+                if not batch.is_news_after(None if last is None else int(last)):
+                    return False
                 _append(table, rows, batch)
                 break
             except CommitFailedException:
@@ -99,11 +101,17 @@ class IcebergTarget:
             _log.warning("the Iceberg table %s was not compacted this time: %s", self.table, error)
 
 
+def _add_columns(table: Any, schema: pa.Schema) -> bool:
+    """Add what the rows have and the table lacks; whether that was anything."""
+    if set(schema.names) <= set(table.schema().column_names):
+        return False
+    with table.update_schema() as update:
+        update.union_by_name(schema)
+    return True
+
+
 def _append(table: Any, rows: pa.Table, batch: Batch) -> None:
     """Add the rows and the batch's number in one commit, to the table as it was looked at."""
-    if not set(rows.column_names) <= set(table.schema().column_names):
-        with table.update_schema() as update:
-            update.union_by_name(rows.schema)
     with table.transaction() as transaction:
         transaction.append(rows, snapshot_properties={QUERY: batch.query, BATCH: str(batch.number)})
         transaction.set_properties({f"{BATCH}.{batch.query}": str(batch.number)})
