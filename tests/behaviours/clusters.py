@@ -78,7 +78,7 @@ class Cluster:
 
     def timed(self) -> str:
         """A topic with the values v0 to v9, one for each of the first seconds of 1970."""
-        topic = self.topic()
+        topic = self.topic(retention_ms="-1")  # The next look for old records would delete them.
         with Producer(self.address) as producer:
             for second in range(10):
                 producer.send(topic, b"v%d" % second, timestamp=1000 * second)

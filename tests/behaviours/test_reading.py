@@ -50,7 +50,7 @@ def test_every_codec_is_read_from_the_middle_of_a_batch(cluster: Cluster, codec:
 
 
 def test_a_record_has_everything_that_was_sent(cluster: Cluster) -> None:
-    topic = cluster.topic(2)
+    topic = cluster.topic(2, retention_ms="-1")
     with Producer(cluster.address) as producer:
         producer.send(
             topic,
@@ -159,7 +159,7 @@ def test_ends_times_and_lag(cluster: Cluster) -> None:
 
 
 def test_times_are_looked_up_in_many_partitions_at_once(cluster: Cluster) -> None:
-    topic = cluster.topic(3)
+    topic = cluster.topic(3, retention_ms="-1")
     with Producer(cluster.address) as producer:
         for partition in range(3):
             for step in range(3):

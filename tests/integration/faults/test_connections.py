@@ -65,8 +65,11 @@ def test_clients_that_vanish_in_the_middle_of_a_request_leave_nothing(
 ) -> None:
     files = open_files(broker)
     whole = produce_frame(topic, b"x" * 900_000)
-    memory = []
-    for _ in range(3):
+    memory = [0, 0]
+    # How much waits at the same time, and so the memory, depends on who is quicker. What is never
+    # given back would be forty megabytes more with each round.
+    while memory[-1] - memory[-2] > 10 << 20 or len(memory) < 5:
+        assert len(memory) < 15, f"it grows and grows: {memory}"
         for number in range(100):
             connection = broker.connect()
             connection.sendall(whole[: 4 + number * 8000])
@@ -75,7 +78,6 @@ def test_clients_that_vanish_in_the_middle_of_a_request_leave_nothing(
         until(lambda: open_files(broker) <= files + 2)
         memory.append(broker.memory_bytes)
 
-    assert memory[2] - memory[1] < 10 << 20
     with broker.client() as client:
         assert client.values(topic) == [], "a half request is none"
 

@@ -15,6 +15,8 @@ SETTINGS = {
     "group.consumer.heartbeat.interval.ms": "100",
     "group.min.session.timeout.ms": "500",
     "group.consumer.min.session.timeout.ms": "500",
+    # Some records are of 1970, and must outlive the next look for old ones.
+    "log.retention.ms": "-1",
 }
 _numbers = itertools.count(1)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -82,16 +83,44 @@ def test_memory_is_awaited_and_the_loop_goes_on(
 
     async def main() -> None:
         async with AsyncProducer(
-            broker.bootstrap_servers, buffer_memory=20_000, batch_size=5_000, max_block=0.2
+            broker.bootstrap_servers, buffer_memory=20_000, batch_size=5_000
         ) as producer:
-            await (await producer.send(topic, b"first"))
-            with broker.faults.unavailable(), pytest.raises(BufferExhausted):
-                await asyncio.gather(*(producer.send(topic, b"x" * 4000) for _ in range(10)))
-            await producer.flush(20)
             for _ in range(50):
                 await producer.send(topic, b"x" * 1000)
+            await producer.flush()
+            with broker.faults.unavailable():
+                sending = [
+                    asyncio.create_task(producer.send(topic, b"x" * 4000)) for _ in range(10)
+                ]
+                _, waiting = await asyncio.wait(sending, return_when=asyncio.FIRST_COMPLETED)
+                assert waiting
+            await asyncio.gather(*sending)
 
     asyncio.run(main())
+
+
+def test_memory_is_not_awaited_for_good(
+    broker: EmbeddedBroker, make_topic: Callable[..., str]
+) -> None:
+    topic = make_topic()
+
+    async def main() -> None:
+        async with AsyncProducer(
+            broker.bootstrap_servers, buffer_memory=20_000, batch_size=5_000, max_block=0.2
+        ) as producer:
+            await until_known(producer, topic)
+            with broker.faults.unavailable(), pytest.raises(BufferExhausted):
+                await asyncio.gather(*(producer.send(topic, b"x" * 4000) for _ in range(10)))
+
+    asyncio.run(main())
+
+
+async def until_known(producer: AsyncProducer, topic: str) -> None:
+    """On a busy machine that may take longer than the producer waits."""
+    while True:
+        with suppress(OperationTimeout):
+            await producer.partitions_for(topic)
+            return
 
 
 def test_a_table(broker: EmbeddedBroker, make_topic: Callable[..., str]) -> None:
@@ -115,6 +144,7 @@ def test_losses_and_timeouts_are_told(
 
     async def main() -> None:
         async with AsyncProducer(broker.bootstrap_servers, max_block=0.5) as producer:
+            await until_known(producer, topic)
             delivery = await producer.send(topic, b"x" * 2000)
             with pytest.raises(MessageTooLarge):
                 await delivery
