@@ -44,7 +44,7 @@ def wait_until(holds: Callable[[], bool], process: subprocess.Popen[bytes]) -> N
     """Wait for something that a process does; its end comes first if it fails."""
     while not holds():
         assert process.poll() is None, f"the pipeline ended with {process.returncode}"
-        time.sleep(0.05)
+        time.sleep(0.25)  # Looking costs what the process that starts could use.
 
 
 @contextmanager
