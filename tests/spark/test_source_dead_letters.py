@@ -17,11 +17,12 @@ import fastavro
 import pytest
 from google.protobuf import descriptor_pb2
 
+from millstream.spark.partition_reader import hang_up
 from tests.spark.source_world import SourceWorld
 from tests.spark.test_sink_stream import forget_commit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
@@ -36,8 +37,9 @@ PLACE = ("millstream.retry.topic", "millstream.retry.partition", "millstream.ret
 
 
 @pytest.fixture
-def world(millstream_broker: EmbeddedBroker) -> SourceWorld:
-    return SourceWorld(millstream_broker)
+def world(millstream_broker: EmbeddedBroker) -> Iterator[SourceWorld]:
+    yield SourceWorld(millstream_broker)
+    hang_up()
 
 
 def avro() -> tuple[dict[str, str], bytes]:
