@@ -1,36 +1,62 @@
 """The documentation as a site: every page has a place in it, and every link leads somewhere.
 
-Without mkdocs, so that it is part of every run; `make docs` builds the site itself.
+Without Sphinx, so that it is part of every run; `make docs` builds the site itself.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
+from importlib import import_module
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
-import yaml
 
 from tests.docs.pages import DOCS, ROOT, pages
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
-CONFIGURATION: Final = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+FIRST: Final = DOCS / "index.md"
+SECTIONS: Final = sorted(path for path in DOCS.rglob("index.md") if path != FIRST)
 BESIDE: Final = ("ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/RESULTS.md")
 _FENCE: Final = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _CODE: Final = re.compile(r"`[^`\n]+`")
 _LINK: Final = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_TOCTREE: Final = re.compile(r"^```\{toctree\}\n(?::\w+:\n)*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_TARGET: Final = re.compile(r"(?:.+ <)?([\w/-]+)>?")
+_API: Final = re.compile(r"^\.\. (currentmodule|autoclass|autofunction):: ([\w.]+)$", re.MULTILINE)
 _HEADING: Final = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
 
 
-def pages_in_navigation(entries: list[Any]) -> list[str]:
-    found: list[str] = []
-    for entry in entries:
-        for target in entry.values():
-            found += pages_in_navigation(target) if isinstance(target, list) else [target]
+def entries_of(page: Path) -> list[Path]:
+    """The pages that a page's table of contents names, in order."""
+    return [
+        (page.parent / f"{named[1]}.md").resolve()
+        for table in _TOCTREE.findall(page.read_text(encoding="utf-8"))
+        for line in table.splitlines()
+        if line and (named := _TARGET.fullmatch(line))
+    ]
+
+
+def navigation(page: Path) -> Iterator[Path]:
+    """A page, and whatever is reached from it by tables of contents."""
+    yield page
+    for entry in entries_of(page):
+        yield from navigation(entry)
+
+
+def names_in_the_reference() -> set[tuple[str, str]]:
+    """The modules of docs/reference/api.md, each with the names that are described under it."""
+    text = (DOCS / "reference" / "api.md").read_text(encoding="utf-8")
+    module, found = "", set()
+    for directive, name in _API.findall(text):
+        if directive == "currentmodule":
+            module = name
+        elif "." not in name:
+            found.add((module, name))
     return found
 
 
@@ -40,13 +66,11 @@ def prose_of(path: Path) -> str:
 
 def anchors_of(path: Path) -> set[str]:
     """What the headings are called in a link, in the site and where Markdown is shown as it is."""
-    return {anchor for title in _HEADING.findall(prose_of(path)) for anchor in _slugs(title)}
+    return {_slug(title) for title in _HEADING.findall(prose_of(path))}
 
 
-def _slugs(title: str) -> set[str]:
-    words = re.sub(r"[^\w\s-]", "", title.lower()).strip()
-    in_the_site, as_it_is = re.sub(r"[\s-]+", "-", words), re.sub(r"\s", "-", words)
-    return {in_the_site} & {as_it_is}
+def _slug(title: str) -> str:
+    return re.sub(r"\s", "-", re.sub(r"[^\w\s-]", "", title.lower()).strip())
 
 
 def links_of(path: Path) -> list[str]:
@@ -55,9 +79,22 @@ def links_of(path: Path) -> list[str]:
 
 
 def test_every_page_is_in_the_navigation_once() -> None:
-    listed = Counter(pages_in_navigation(CONFIGURATION["nav"]))
+    assert Counter(navigation(FIRST)) == Counter(DOCS.rglob("*.md"))
 
-    assert listed == Counter(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
+
+@pytest.mark.parametrize("section", SECTIONS, ids=lambda path: path.parent.name)
+def test_a_section_links_to_its_pages_in_the_order_of_the_navigation(section: Path) -> None:
+    """So that it can be read where nobody knows what a toctree is."""
+    linked = [(section.parent / link).resolve() for link in links_of(section)]
+
+    assert linked == entries_of(section)
+
+
+@pytest.mark.parametrize("module", ["millstream", "millstream.testing", "millstream.spark"])
+def test_every_public_name_is_in_the_reference_of_the_api(module: str) -> None:
+    public = {name for name in import_module(module).__all__ if not name.startswith("__")}
+
+    assert {name for place, name in names_in_the_reference() if place == module} == public
 
 
 @pytest.mark.parametrize("page", [*pages(), *BESIDE])
@@ -75,7 +112,7 @@ def test_every_link_of_a_page_leads_somewhere(page: str) -> None:
 
 @pytest.mark.parametrize("path", sorted(DOCS.rglob("*.md")), ids=lambda path: path.stem)
 def test_a_page_of_the_site_links_to_pages_of_the_site_only(path: Path) -> None:
-    """mkdocs knows nothing outside of docs."""
+    """Sphinx knows nothing outside of docs."""
     targets = [(path.parent / link.partition("#")[0]).resolve() for link in links_of(path)]
 
     assert [each for each in targets if DOCS not in each.parents] == []
@@ -83,7 +120,7 @@ def test_a_page_of_the_site_links_to_pages_of_the_site_only(path: Path) -> None:
 
 @pytest.mark.parametrize("path", sorted(DOCS.rglob("*.md")), ids=lambda path: path.stem)
 def test_lists_and_tables_stand_apart(path: Path) -> None:
-    """Without an empty line before it, the site shows a list or a table as running text."""
+    """Without an empty line before it, a list or a table may be shown as running text."""
     lines = prose_of(path).splitlines()
     stuck = [
         line
