@@ -10,8 +10,11 @@ SECONDS ?= 60
 SEEDS ?= 200
 START ?= 0
 ROUNDS ?= 100
-# Other processes, or whole clusters in virtual time: measuring coverage there costs minutes for nothing.
-UNMEASURED := tests/simulation tests/integration/faults
+# Other processes, whole clusters in virtual time, thousands of examples of what unit tests cover:
+# measuring coverage there costs minutes for nothing. They wait much, so one worker more fits in.
+UNMEASURED := tests/simulation tests/integration/faults tests/integration/coordinator tests/docs \
+  tests/types $(addprefix tests/properties/,client controller coordinator replica server storage)
+WAITING_WORKERS ?= 3
 KILLS ?= 200
 SEED ?= 1
 # Tests start hundreds of interpreters. Without bytecode each would compile Millstream anew: a second.
@@ -63,7 +66,7 @@ tidy: setup
 	$(BIN)/pytest -q -p no:randomly tests/tidy
 
 unit: setup
-	$(BIN)/pytest -q -n $(TEST_WORKERS) --dist worksteal -m "not interop" $(UNMEASURED)
+	$(BIN)/pytest -q -n $(WAITING_WORKERS) --dist worksteal -m "not interop" $(UNMEASURED)
 	$(BIN)/pytest -q -n $(TEST_WORKERS) --dist worksteal -m "not interop" --ignore tests/tidy \
 	  $(UNMEASURED:%=--ignore %) --cov --cov-report=
 	$(BIN)/coverage report --include='*/millstream/protocol/*,*/millstream/records/*' --fail-under=100
