@@ -13,7 +13,8 @@ requests in flight each. 100 B is one record, larger batches hold records of 1 K
 in a session, one partition per connection, from the page cache. `--rows 'produce-*-c4*,follow'`
 takes names by pattern; `--list` shows them. `--floor` adds to each round the load generator against
 a C program that answers at once: what it could do at most, at that moment. The row `floor` is the
-same once, before all others, which on a busy machine proves little.
+same once, before all others, which on a busy machine proves little. `steal` is the share of the
+machine that its host took away; a round that lost more than a tenth is repeated, twice at most.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks import broker_bars, broker_floor, broker_life
+from benchmarks import broker_bars, broker_floor, broker_life, quiet
 from benchmarks.broker_processes import BrokerProcess, KafkaLauncher, MillstreamLauncher
 from benchmarks.broker_rows import Effort, FetchRow, FollowRow, ProduceRow, median, rows
 
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 
 LIFE_ROWS = ("start", "embedded-start", "memory-and-idle")
 _LESS_IS_BETTER = ("_ns", "_us", "_us_per_mb", "_ms", "_mb", "_us_per_second")
+_CONDITIONS = ("client_busy", "steal", "repeats")
+"""What says how far the other figures can be trusted."""
 _RATIOS = (
     "requests_per_second",
     "transactions_per_second",
@@ -140,7 +143,7 @@ class Report:
         """All figures of a row of load."""
         ours, peer = found["millstream"], found.get("kafka")
         for key in ours:
-            if key != "client_busy":
+            if key not in _CONDITIONS:
                 self.add(name, key, ours[key], peer[key] if peer else None)
         for who, figures in found.items():
             self.say(f"{name:22} {who:11} {_line(figures)}")
@@ -178,6 +181,8 @@ def _line(figures: Figures) -> str:
         "arrival_p50_us": "arrival p50 {:7.1f} us",
         "arrival_p99_us": "p99 {:7.1f} us",
         "client_busy": "clients {:.0%}",
+        "steal": "steal {:.0%}",
+        "repeats": "{:.0f} repeated",
     }
     return "  ".join(text.format(figures[key]) for key, text in texts.items() if key in figures)
 
@@ -201,9 +206,11 @@ def measure_rows(launchers: list[Launcher], options: argparse.Namespace, report:
         ]
         report.say(f"load {os.getloadavg()[0]:.1f} before; warming up")
         warm_up(brokers, 1.5 if options.quick else 4.0)
+        before = quiet.Times.now()
         for row in chosen:
             report.row(row.name, compare(row, brokers, options))
-        report.say(f"load {os.getloadavg()[0]:.1f} after")
+        steal = quiet.Times.now().steal_since(before)
+        report.say(f"load {os.getloadavg()[0]:.1f} after; steal {steal:.0%} over all rows")
 
 
 def warm_up(brokers: list[BrokerProcess], seconds: float) -> None:
@@ -225,8 +232,17 @@ def compare(
         for name, floor in floors.items():
             taken.setdefault(name, []).append(floor.measure(options.seconds))
         for broker in brokers if number % 2 == 0 else reversed(brokers):
-            taken[broker.name].append(row.round(broker, effort))
-    return {name: median(each) for name, each in taken.items()}
+            taken[broker.name].append(round_in_quiet(row, broker, effort))
+    found = {name: median(each) for name, each in taken.items()}
+    for broker in brokers:
+        found[broker.name]["repeats"] = sum(each["repeats"] for each in taken[broker.name])
+    return found
+
+
+def round_in_quiet(row: Row, broker: BrokerProcess, effort: Effort) -> Figures:
+    """A round that the host of a virtual machine disturbed as little as can be had."""
+    measured = quiet.in_quiet(lambda: row.round(broker, effort))
+    return {**measured.found, "steal": measured.steal, "repeats": measured.repeats}
 
 
 def measure_life(launchers: list[Launcher], options: argparse.Namespace, report: Report) -> None:
