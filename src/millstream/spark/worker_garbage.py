@@ -1,8 +1,8 @@
 """Keeps the garbage collector of Spark's Python workers from what they have imported.
 
 Spark has each worker collect garbage after every task and every question, and looking at some
-hundred thousand imported objects takes 20 ms and more each time: five times in a micro-batch. The
-data source and its parts call `freeze_once` wherever Spark enters them. It does nothing in any
+hundred thousand imported objects takes 20 ms and more each time, in four workers of a micro-batch
+unless their daemon has done this before the fork, as ours does for tasks. The data source and its parts call `freeze_once` wherever Spark enters them. It does nothing in any
 other process.
 """
 
