@@ -1,9 +1,9 @@
 """Keeps the garbage collector of Spark's Python workers from what they have imported.
 
-Spark has each worker collect garbage after every task and every question, and looking at some
-hundred thousand imported objects takes 20 ms and more each time, in four workers of a micro-batch
-unless their daemon has done this before the fork, as ours does for tasks. The data source and its parts call `freeze_once` wherever Spark enters them. It does nothing in any
-other process.
+Spark has each worker collect garbage after every task and every question, and looking at all that
+is imported takes 20 ms and more each time. Workers of tasks are forked from our daemon on local
+masters, which has done this before; those that plan and end a write never are. The data source and
+its parts call `freeze_once` wherever Spark enters them. It does nothing in any other process.
 """
 
 from __future__ import annotations
