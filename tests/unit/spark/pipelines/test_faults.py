@@ -280,7 +280,7 @@ def test_a_view_is_defined_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("setting", "problem"),
     [
-        ("securty.protocol: SSL", "no client has a setting 'securty.protocol'; did you mean"),
+        ("client.idd: me", "no client has a setting 'client.idd'; did you mean"),
         ("linger.ms: lots", "`client` of `cluster`: linger.ms='lots': must be a whole number"),
         ("sasl.password: ''", "no client has a setting 'sasl.password'"),
     ],
