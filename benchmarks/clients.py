@@ -233,8 +233,9 @@ def main() -> None:
         for row in ROWS:
             if wanted(row.name, options.rows):
                 report_row(report, row, measure_row(row, broker, workers, options))
-        for name, lateness in clients_punctual.measure(options):
+        for name, lateness, machine in clients_punctual.measure(options):
             report.figure(name, {"millstream": lateness})
+            report.say(f"{'':42} a process that only sleeps: {machine:.1f}")
     for verdict in verdicts(report.results, BARS):
         report.say(verdict)
     print(json.dumps(report.results))

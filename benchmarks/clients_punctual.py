@@ -2,8 +2,9 @@
 
 The client talks to a broker through a relay in another process, which writes down when a request
 arrives. Meanwhile the client's main thread spins in Python, or calls C code that keeps the
-interpreter's lock for 50 ms at a time. Linux's perf_counter is one for all processes. Part of
-`benchmarks.clients`; the relay and the client are this module too, in processes of their own.
+interpreter's lock for 50 ms at a time. Linux's perf_counter is one for all processes. Beside them a
+process does nothing but sleep: how late it wakes up is how late the machine itself is. Part of
+`benchmarks.clients`; relay, client and sleeper are this module too, in processes of their own.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import asyncio
 import ctypes
 import itertools
 import json
+import select
 import subprocess
 import sys
 import tempfile
@@ -36,26 +38,28 @@ if TYPE_CHECKING:
 HEARTBEAT_SECONDS: Final = 0.1
 LINGER_SECONDS: Final = 0.005
 BUSY_SECONDS: Final = 0.05
+SLEEP_SECONDS: Final = 0.02
 TOPIC: Final = "punctual"
 WAYS: Final = ("spin", "hold")
 _WARM_UP_SECONDS: Final = 2.0
 
 
-def measure(options: argparse.Namespace) -> Iterator[tuple[str, float]]:
-    """The p99 of the lateness in microseconds, by row."""
+def measure(options: argparse.Namespace) -> Iterator[tuple[str, float, float]]:
+    """The p99 of the lateness in microseconds, by row: the client's, and the machine's."""
     rounds = 40 if options.quick else 200
     for subject, key in (("heartbeat", ApiKey.HEARTBEAT), ("linger", ApiKey.PRODUCE)):
         for way in WAYS:
             name = f"late-{subject}-{way}_p99_us"
             if wanted(name, options.rows):
-                yield name, _p99(_lateness(subject, int(key), way, rounds)) * 1e6
+                ours, machine = _lateness(subject, int(key), way, rounds)
+                yield name, _p99(ours) * 1e6, _p99(machine) * 1e6
 
 
 def _p99(late: list[float]) -> float:
     return sorted(late)[int(len(late) * 0.99)]
 
 
-def _lateness(subject: str, api_key: int, way: str, rounds: int) -> list[float]:
+def _lateness(subject: str, api_key: int, way: str, rounds: int) -> tuple[list[float], list[float]]:
     relay_port = free_port()
     advertised = {**SETTINGS, "advertised.listeners": f"PLAINTEXT://{HOST}:{relay_port}"}
     with (
@@ -65,14 +69,15 @@ def _lateness(subject: str, api_key: int, way: str, rounds: int) -> list[float]:
         broker.create_topic(TOPIC, 1)
         relay = _start("relay", relay_port, broker.port)
         client = _start("client", subject, way, f"{HOST}:{relay_port}", rounds)
+        sleeper = _start("sleeper")
         told, _ = client.communicate()
+        slept, _ = sleeper.communicate("")
         arrivals, _ = relay.communicate("")
-        if client.returncode or relay.returncode:
-            sys.exit(f"late-{subject}-{way}: the client or the relay failed")
+        if client.returncode or relay.returncode or sleeper.returncode:
+            sys.exit(f"late-{subject}-{way}: the client, the relay or the sleeper failed")
     seen = [at for key, at in json.loads(arrivals) if key == api_key]
-    if subject == "heartbeat":
-        return _late_by_cadence(seen, json.loads(told))
-    return _late_by_sending(seen, json.loads(told))
+    late = _late_by_cadence if subject == "heartbeat" else _late_by_sending
+    return late(seen, json.loads(told)), json.loads(slept)
 
 
 def _late_by_cadence(seen: list[float], told: dict[str, Any]) -> list[float]:
@@ -193,9 +198,25 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         pass
 
 
+# The sleeper.
+
+
+def sleep() -> list[float]:
+    """Sleep again and again until standard input ends; how late each awakening was."""
+    late: list[float] = []
+    while True:
+        began = time.perf_counter()
+        if select.select([sys.stdin], [], [], SLEEP_SECONDS)[0]:
+            return late
+        late.append(time.perf_counter() - began - SLEEP_SECONDS)
+
+
 def main() -> None:
-    """Be the relay or the client."""
+    """Be the relay, the sleeper or the client."""
     role, *arguments = sys.argv[1:]
+    if role == "sleeper":
+        print(json.dumps(sleep()))
+        return
     if role == "relay":
         print(json.dumps(asyncio.run(relay(int(arguments[0]), int(arguments[1])))))
         return
