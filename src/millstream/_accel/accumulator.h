@@ -11,7 +11,8 @@
 
 #include <sched.h>
 #include <stdint.h>
-#include <time.h>
+
+#include "clocks.h"
 
 /* Tries before the processor is left to others: whoever has the gate may be waiting for it. */
 #define MS_GATE_TRIES 64
@@ -41,13 +42,6 @@ static inline void ms_gate_lock(ms_gate *gate)
 static inline void ms_gate_unlock(ms_gate *gate)
 {
     __atomic_store_n(&gate->lock, 0, __ATOMIC_RELEASE);
-}
-
-static inline int64_t ms_wall_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return now.tv_sec * INT64_C(1000) + now.tv_nsec / 1000000;
 }
 
 #endif

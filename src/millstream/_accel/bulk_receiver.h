@@ -11,6 +11,7 @@
 #define MILLSTREAM_BULK_RECEIVER_H
 
 #include "bulk_loan.h"
+#include "clocks.h"
 #include "sockets.h"
 #include "wire.h"
 
@@ -22,12 +23,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <time.h>
 
 #define MS_LOANS_MAX 64
 /* A socket is lent for so long at most. */
 #define MS_LOAN_NS 100000000
-#define MS_NS_PER_MS 1000000
 #define MS_LOAN_SIZE_BYTES 4
 
 enum {
@@ -51,13 +50,6 @@ struct ms_bulk {
     int done;                /* of these */
     ms_loan *loans[MS_LOANS_MAX]; /* the oldest first */
 };
-
-static int64_t ms_bulk_now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 static void ms_bulk_tell(int event)
 {
@@ -126,7 +118,7 @@ static int ms_bulk_list_waiting(ms_bulk *bulk, struct pollfd *waiting, int *time
         if (loan->state != MS_LOAN_WAITING)
             continue;
         if (count == 1) {
-            int64_t left_ns = loan->deadline_ns - ms_bulk_now_ns();
+            int64_t left_ns = loan->deadline_ns - ms_monotonic_ns();
             *timeout_ms = left_ns > 0 ? (int)(left_ns / MS_NS_PER_MS) + 1 : 0;
         }
         loan->place = count;
@@ -148,7 +140,7 @@ static void ms_bulk_sleep(ms_bulk *bulk)
         is_told = 0;
     pthread_mutex_lock(&bulk->lock);
     bulk->is_asleep = 0;
-    int64_t now_ns = ms_bulk_now_ns();
+    int64_t now_ns = ms_monotonic_ns();
     /* Who was recalled and lent again meanwhile does not wait; who waits has kept its place. */
     for (int i = 0; i < bulk->count; i++) {
         ms_loan *loan = bulk->loans[i];
@@ -238,7 +230,7 @@ static int ms_bulk_lend(ms_bulk *bulk, ms_loan *loan)
     if (loan->end >= loan->size || loan->end >= ms_loan_frame_end(loan))
         return 0;
     loan->checked = 0;
-    loan->deadline_ns = ms_bulk_now_ns() + MS_LOAN_NS;
+    loan->deadline_ns = ms_monotonic_ns() + MS_LOAN_NS;
     pthread_mutex_lock(&bulk->lock);
     is_lent = bulk->count < MS_LOANS_MAX;
     is_asleep = bulk->is_asleep;

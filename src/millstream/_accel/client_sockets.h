@@ -17,9 +17,9 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "clocks.h"
 #include "frame_pool.h"
 
 #define MS_BUCKETS 64
@@ -153,13 +153,6 @@ typedef struct {
     int is_stopping;
     uint8_t *scratch; /* the loop's own */
 } ms_selector;
-
-static inline int64_t ms_monotonic_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * INT64_C(1000) + now.tv_nsec / 1000000;
-}
 
 static inline void ms_ring(int fd)
 {

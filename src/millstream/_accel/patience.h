@@ -11,8 +11,8 @@
 #define MILLSTREAM_PATIENCE_H
 
 #include <stdint.h>
-#include <time.h>
 
+#include "clocks.h"
 #include "sockets.h"
 
 #define MS_LOOK_NS 60000
@@ -34,13 +34,6 @@ typedef struct {
     int quick_needed;    /* before it is worth to look for the next one */
     int credit;          /* for vain looks, earned by those that were not */
 } ms_patience;
-
-static inline int64_t ms_monotonic_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 /* Somebody was woken up by requests. */
 static inline void ms_patience_woken(ms_patience *patience)
