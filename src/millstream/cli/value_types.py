@@ -216,14 +216,22 @@ def _text(value: Any) -> bytes | None:
         return value
     if isinstance(value, str):
         return value.encode()
+    if isinstance(value, float):  # As text, and read back as such, also `NaN`.
+        return json.dumps(value).encode()
     return json.dumps(_plain(value), ensure_ascii=False).encode()
 
 
 def _plain(value: Any) -> Any:
-    """As JSON can have it: bytes at the top stay for the encoding, inside they become base64."""
-    if value is None or isinstance(value, bytes | str | bool | int | float):
+    """As JSON can have it: bytes at the top stay for the encoding, inside they become base64.
+
+    JSON has no number for what is none or without end: they are the strings "NaN", "Infinity"
+    and "-Infinity", as Protobuf and Avro write them.
+    """
+    if value is None or isinstance(value, bytes | str | bool | int):
         return value
-    return json.loads(json.dumps(value, ensure_ascii=False, default=_simple))
+    return json.loads(
+        json.dumps(value, ensure_ascii=False, default=_simple), parse_constant=lambda name: name
+    )
 
 
 def _bytes_of(found: dict[str, Any]) -> Any:

@@ -77,6 +77,19 @@ def test_a_type_there_and_back(name: str, text: bytes, data: bytes, value: Any) 
     )
 
 
+@pytest.mark.parametrize("text", [b"NaN", b"Infinity", b"-Infinity"])
+def test_what_is_no_number_in_json_is_a_string_there(text: bytes) -> None:
+    sides = make_sides("json", "float64", None)
+
+    read = sides.decoded(TOPIC, 0, stored(sides.encoded(TOPIC, NewRecord(b"[0]", text, ()))))
+    read = read._replace(key=[float(text)])
+    line = json_lines(Encoding.TEXT)(TOPIC, 0, as_json(read))
+
+    shown = json.loads(line, parse_constant=pytest.fail)
+    assert (shown["key"], shown["value"]) == ([text.decode()], text.decode())
+    assert as_text(read).value == text
+
+
 def test_null_stays_null_whatever_the_type() -> None:
     sides = make_sides("int64", "json", None)
 
