@@ -230,7 +230,7 @@ static int ms_add_checked(ms_columns *columns, ms_append_job *job)
 }
 
 /* All of the job's records, or none. */
-static int ms_append(ms_columns *columns, ms_append_job *job)
+static inline int ms_append(ms_columns *columns, ms_append_job *job)
 {
     ms_columns before = *columns;
     int outcome = ms_add_checked(columns, job);
@@ -250,7 +250,7 @@ static int ms_append(ms_columns *columns, ms_append_job *job)
 }
 
 /* Even without rows Arrow wants the first offset of each column. */
-static int ms_complete(ms_columns *columns)
+static inline int ms_complete(ms_columns *columns)
 {
     return ms_reserve_rows(columns, 0)
         && ms_reserve_ends(&columns->header_key.ends, columns->header_count)
@@ -276,7 +276,7 @@ static ms_strings ms_expect_strings(const ms_strings *last, int64_t count)
 }
 
 /* Empty columns that expect as much as these hold: a consumer takes chunks of a size. */
-static ms_columns ms_expect_columns(const ms_columns *last)
+static inline ms_columns ms_expect_columns(const ms_columns *last)
 {
     int64_t rows = last->row_count;
     int64_t headers = last->header_count;
@@ -301,7 +301,7 @@ static void ms_free_strings(ms_strings *strings)
     ms_free_buffer(&strings->validity);
 }
 
-static void ms_free_columns(ms_columns *columns)
+static inline void ms_free_columns(ms_columns *columns)
 {
     ms_free_strings(&columns->key);
     ms_free_strings(&columns->value);
