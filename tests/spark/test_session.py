@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import stat
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -29,3 +32,41 @@ def test_executors_import_millstream_and_the_settings_hold(spark: SparkSession) 
     assert [row.v for row in found] == ["0.1.0"]
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
     assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_local_files_are_made_without_a_process_and_as_hadoop_makes_them(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    jvm: Any = spark._jvm
+    hadoop = jvm.org.apache.hadoop.fs
+    files = hadoop.FileSystem.getLocal(spark._jsc.hadoopConfiguration())
+    pid = jvm.java.lang.ProcessHandle.current().pid()
+    before = _faults_of_ended_children(pid)
+
+    files.create(hadoop.Path(str(tmp_path / "made"))).close()
+    files.setPermission(hadoop.Path(str(tmp_path / "made")), hadoop.permission.FsPermission("640"))
+
+    assert _faults_of_ended_children(pid) == before
+    assert stat.S_IMODE((tmp_path / "made").stat().st_mode) == 0o640
+    assert (tmp_path / ".made.crc").exists()
+
+
+def test_directories_keep_their_group_for_what_is_made_in_them(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    jvm: Any = spark._jvm
+    hadoop = jvm.org.apache.hadoop.fs
+    tmp_path.chmod(0o2755)
+
+    hadoop.FileSystem.getLocal(spark._jsc.hadoopConfiguration()).mkdirs(
+        hadoop.Path(str(tmp_path / "made"))
+    )
+
+    assert (tmp_path / "made").stat().st_mode & stat.S_ISGID
+
+
+def _faults_of_ended_children(pid: int) -> int:
+    """Page faults of processes that a process has waited for: more if it has run another."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[8])

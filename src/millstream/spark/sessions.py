@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.errors import InvalidArgument
 from millstream.spark import java
+from millstream.spark.local_files import set_permissions_directly
 from millstream.spark.spark_home import home_without_archives
 
 if TYPE_CHECKING:
@@ -74,6 +75,8 @@ def session(app_name: str = "millstream", master: str = "local[*]", **conf: obje
         builder = builder.config(name, value)
     with _environment(_variables(master)):
         spark: SparkSession = builder.getOrCreate()
+    if _is_local(master):
+        set_permissions_directly(spark)
     return spark
 
 
