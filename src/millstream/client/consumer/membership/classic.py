@@ -126,7 +126,7 @@ class ClassicMember:
         if self._round is not None:
             self._round.poll(now_ms)
         if self._heartbeats.needs_renewal(now_ms):
-            self._start_heartbeats(now_ms)
+            self._heartbeats.renew(self._heartbeat_request(), now_ms)
         if self._state not in (State.UNJOINED, State.STABLE):
             return None
         if self._handover.is_busy or not self._needs_to_join:

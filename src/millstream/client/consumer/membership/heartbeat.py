@@ -38,9 +38,16 @@ class HeartbeatOrder:
 
     def start(self, request: Message, interval_ms: int, now_ms: int) -> None:
         """Send this from now on, in place of what was sent before; first after one interval."""
-        self.stop()
         self._interval_ms = max(1, interval_ms)
-        self._first_ms = now_ms + self._interval_ms
+        self._place(request, now_ms + self._interval_ms, now_ms)
+
+    def renew(self, request: Message, now_ms: int) -> None:
+        """Go on while the user polls; the next one leaves when it would have left anyway."""
+        self._place(request, now_ms + (self._first_ms - now_ms) % self._interval_ms, now_ms)
+
+    def _place(self, request: Message, first_ms: int, now_ms: int) -> None:
+        self.stop()
+        self._first_ms = first_ms
         self._until_ms = self._until_of(now_ms)
         try:
             self._order_id = self._link.repeat(

@@ -174,6 +174,30 @@ def test_heartbeats_end_with_the_users_patience_and_are_renewed_while_he_polls()
     assert world.link.order.until_ms == 500_000
 
 
+def test_renewed_heartbeats_keep_the_beat_of_those_before() -> None:
+    world = World(t=2)
+    consumer = joined(world)
+    first_ms = world.link.order.first_ms
+    interval_ms = world.link.order.every_ms
+
+    world.host.until_ms = 500_000
+    consumer.poll(first_ms + 60 * interval_ms + 1)
+
+    assert world.link.order.until_ms == 500_000
+    assert world.link.order.first_ms == first_ms + 61 * interval_ms
+
+
+def test_heartbeats_renewed_as_one_is_due_do_not_leave_it_out() -> None:
+    world = World(t=2)
+    consumer = joined(world)
+    due_ms = world.link.order.first_ms + 60 * world.link.order.every_ms
+
+    world.host.until_ms = 500_000
+    consumer.poll(due_ms)
+
+    assert world.link.order.first_ms == due_ms
+
+
 def test_a_refused_commit_tells_as_much_as_a_heartbeat() -> None:
     world = World(t=2)
     consumer = joined(world)
