@@ -29,3 +29,12 @@ def test_repetition_ends() -> None:
     measured = in_quiet(lambda: next(rounds), lambda: next(moments))
 
     assert (measured.found, measured.repeats) == (0, ATTEMPTS_MAX - 1)
+
+
+def test_what_must_be_quieter_than_most_is_repeated_sooner() -> None:
+    moments = iter([Times(0, 0), Times(5, 100), Times(5, 100), Times(6, 200)])
+    rounds = iter(["disturbed", "quiet"])
+
+    measured = in_quiet(lambda: next(rounds), lambda: next(moments), steal_max=0.03)
+
+    assert (measured.found, measured.steal, measured.repeats) == ("quiet", 0.01, 1)
