@@ -4,9 +4,9 @@
 #define MILLSTREAM_CLIENT_LOOP_H
 
 #include "client_socket_io.h"
+#include "punctuality.h"
 
 #define MS_READY_MAX 64
-#define MS_SLEEP_MS_MAX 3600000
 
 /* ---- making and ending ---- */
 
@@ -122,9 +122,10 @@ static inline void ms_order_send(ms_selector *selector, ms_order *order, int64_t
     event->correlation_id = order->correlation_id++;
     event->sent_ms = now_ms;
     ms_events_add(&selector->events, event);
-    ms_announce(selector);
     ms_queue(connection, out);
     ms_flush(selector, connection);
+    /* Only now: whom it wakes may take this processor, and the frame would wait for it. */
+    ms_announce(selector);
 }
 
 /* Orders that are due. What was missed is not made up for: the next is a full interval away. */
@@ -241,8 +242,8 @@ static inline int64_t ms_drive_once(ms_selector *selector)
     return next_ms;
 }
 
-/* Under the lock: do what is due, and say how long to sleep. */
-static inline int ms_prepare(ms_selector *selector)
+/* Under the lock: do what is due, and say until when to sleep; 0 for not at all. */
+static inline int64_t ms_prepare(ms_selector *selector)
 {
     int64_t now_ms = ms_monotonic_ms();
     ms_orders_run(selector, now_ms);
@@ -261,23 +262,21 @@ static inline int ms_prepare(ms_selector *selector)
     } else if (selector->announce_ms < next_ms) {
         next_ms = selector->announce_ms;
     }
-    if (selector->has_news || selector->is_driven || selector->is_stopping || next_ms <= now_ms)
-        return 0;
-    if (next_ms == MS_NEVER)
-        return -1;
-    return next_ms - now_ms > MS_SLEEP_MS_MAX ? MS_SLEEP_MS_MAX : (int)(next_ms - now_ms);
+    int has_work = selector->has_news || selector->is_driven || selector->is_stopping;
+    return has_work || next_ms <= now_ms ? 0 : next_ms;
 }
 
 /* Runs until it is told to stop. Called without the GIL, and never takes it. */
 static inline void ms_run(ms_selector *selector)
 {
     struct epoll_event ready[MS_READY_MAX];
+    ms_ask_for_short_turns();
     pthread_mutex_lock(&selector->lock);
     while (!selector->is_stopping) {
-        int timeout_ms = ms_prepare(selector);
+        int64_t until_ms = ms_prepare(selector);
         selector->is_asleep = 1;
         pthread_mutex_unlock(&selector->lock);
-        int count = epoll_wait(selector->epoll_fd, ready, MS_READY_MAX, timeout_ms);
+        int count = ms_sleep_until(selector->epoll_fd, ready, MS_READY_MAX, until_ms);
         pthread_mutex_lock(&selector->lock);
         selector->is_asleep = 0;
         if (selector->is_kicked) {
