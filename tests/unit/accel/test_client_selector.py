@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
-import platform
 import socket
 import struct
 import sys
@@ -102,35 +101,6 @@ def test_standing_orders_go_out_while_c_code_holds_the_gil(
         assert len({event.sent_ms for event in sent}) == len(sent)
         first = receive_exactly(peer, len(HEARTBEAT))
         assert first == HEARTBEAT[:8] + struct.pack(">i", 5)
-
-
-SCHED_GETATTR = {"x86_64": 315, "aarch64": 275}
-
-
-def turn_ns(thread_id: int) -> int:
-    """How long a turn of the processor a thread has asked for; 0 where none can be asked for."""
-    told = ctypes.create_string_buffer(48)
-    number = SCHED_GETATTR[platform.machine()]
-    assert ctypes.CDLL(None).syscall(number, thread_id, told, len(told), 0) == 0
-    return int(struct.unpack_from("@Q", told, 24)[0])
-
-
-@pytest.mark.skipif(platform.machine() not in SCHED_GETATTR, reason="the call has another number")
-def test_the_sockets_thread_asks_for_shorter_turns_than_python(server: socket.socket) -> None:
-    if turn_ns(0) == 0:
-        pytest.skip("turns of a length of one's own came with Linux 6.12")
-    others = set(threading.enumerate())
-    selector = NativeSelector(frame_bytes_max=1 << 20)
-    connect(selector, server, 1).close()  # Its thread has run.
-    (sockets,) = (
-        each
-        for each in threading.enumerate()
-        if each not in others and each.name == "millstream-sockets"
-    )
-
-    assert sockets.native_id is not None
-    assert 0 < turn_ns(sockets.native_id) < turn_ns(0)
-    selector.shutdown()
 
 
 def test_large_frames_are_lent_without_a_copy_and_their_memory_is_used_again(
