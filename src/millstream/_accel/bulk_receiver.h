@@ -12,6 +12,7 @@
 
 #include "bulk_loan.h"
 #include "clocks.h"
+#include "quiet_threads.h"
 #include "sockets.h"
 #include "wire.h"
 
@@ -19,7 +20,6 @@
 
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -183,7 +183,6 @@ static void ms_bulk_free(ms_bulk *bulk)
 /* NULL, with errno set, if there can be none. */
 static ms_bulk *ms_bulk_start(void)
 {
-    sigset_t all, before;
     int error = 0;
     ms_bulk *bulk = calloc(1, sizeof *bulk);
     if (bulk == NULL)
@@ -195,16 +194,10 @@ static ms_bulk *ms_bulk_start(void)
     bulk->news = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (bulk->wake < 0 || bulk->news < 0)
         error = errno;
-    if (error == 0) {
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before);
-        error = pthread_create(&bulk->thread, NULL, ms_bulk_run, bulk);
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
-    }
-    if (error == 0) {
-        pthread_setname_np(bulk->thread, "bulk receiver");
+    if (error == 0)
+        error = ms_thread_start(&bulk->thread, ms_bulk_run, bulk, "bulk receiver");
+    if (error == 0)
         return bulk;
-    }
     ms_bulk_free(bulk);
     errno = error;
     return NULL;

@@ -4,6 +4,7 @@ from libc.stdint cimport int64_t, uint8_t
 
 from millstream._accel.client_batch cimport BatchFields
 from millstream._accel.files cimport iovec
+from millstream._accel.log_writers cimport ms_write
 
 cdef enum:
     # What `stage` gives for a batch that has to go the long way,
@@ -53,7 +54,8 @@ cdef class ExpressLane:
     cdef int64_t stage(
         self, uint8_t* batch, int64_t size, int64_t leader_epoch, int64_t now_ms,
         bint is_own, bint is_known_intact) except -3
-    cdef int commit(self) except -1
-    cdef int _write(self) except -1
+    cdef bint plan(self, ms_write* write) except -1
+    cdef int commit(self, ms_write* written) except -1
+    cdef int _write(self, ms_write* written) except -1
     cdef list _views(self)
     cdef int _note_batches(self) except -1

@@ -15,7 +15,9 @@ from libc.stdint cimport INT32_MAX, INT64_MAX, int64_t, uint8_t
 
 from millstream._accel.client_batch cimport (
     NO_PRODUCER_ID, BatchFields, inspect, number)
-from millstream._accel.files cimport iovec, ms_write_parts
+from millstream._accel.files cimport iovec
+from millstream._accel.index_entries cimport add_entries
+from millstream._accel.log_writers cimport ms_write, ms_write_now
 from millstream._accel.slots cimport ms_slot_get, ms_slot_offset, ms_slot_set
 
 import os
@@ -153,7 +155,7 @@ cdef class ExpressLane:
                 <uint8_t*>view.buf, view.len, leader_epoch, now_ms, is_own, False)
             if base_offset < 0:
                 return None
-            self.commit()
+            self.commit(NULL)
             return base_offset
         finally:
             PyBuffer_Release(&view)
@@ -163,9 +165,7 @@ cdef class ExpressLane:
             bint is_own, bint is_known_intact) except -3:
         """Check and number a batch, which must stay where it is until `commit`: its offset.
 
-        The checksum is left out if the caller knows that it is right.
-        LANE_DECLINED if it has to go the long way, LANE_BUSY if `commit` has to come first; nothing
-        was changed then.
+        LANE_DECLINED: it has to go the long way. LANE_BUSY: `commit` has to come first.
         """
         cdef BatchFields fields
         cdef int64_t last_offset, base_offset
@@ -307,13 +307,24 @@ cdef class ExpressLane:
         self._capacity = capacity
         return 0
 
-    cdef int commit(self) except -1:
-        """Write what was staged, then let the log know. All or nothing."""
+    cdef bint plan(self, ms_write* write) except -1:
+        """What `commit` is to write; False if there is nothing, or no file of the system's."""
+        cdef object file = None if self._count == 0 else slot(self._segment, slots.file)
+        if not isinstance(file, disk_file):
+            return False
+        write.descriptor = number_in(file, slots.descriptor)
+        write.parts = self._parts
+        write.count = self._count
+        write.position = self._position
+        return True
+
+    cdef int commit(self, ms_write* written) except -1:
+        """Write what was staged, unless it was, then let the log know. All or nothing."""
         cdef int count = self._count
         if count == 0:
             return 0
         try:
-            self._write()
+            self._write(written)
             self._note_batches()
         finally:
             self._count = 0
@@ -336,19 +347,18 @@ cdef class ExpressLane:
                     batch.fields.max_timestamp)
         return 0
 
-    cdef int _write(self) except -1:
+    cdef int _write(self, ms_write* written) except -1:
         cdef object file = slot(self._segment, slots.file)
-        cdef int error, descriptor
+        cdef ms_write write
         try:
-            if isinstance(file, disk_file):
-                descriptor = number_in(file, slots.descriptor)
+            if written == NULL and self.plan(&write):
+                written = &write
                 with nogil:
-                    error = ms_write_parts(
-                        descriptor, self._parts, self._count, self._position)
-                if error:
-                    raise OSError(error, os.strerror(error))
-            else:
+                    ms_write_now(written)
+            if written == NULL:
                 file.pwritev(self._views(), self._position)
+            elif written.error:
+                raise OSError(written.error, os.strerror(written.error))
         except OSError as cause:
             # What is in the file is beyond `size`: never read, overwritten by the next append.
             try:
@@ -363,8 +373,7 @@ cdef class ExpressLane:
         """The parts for a file that is none of the system's."""
         cdef int i
         return [
-            (<char*>self._parts[i].iov_base)[:self._parts[i].iov_len] for i in range(self._count)
-        ]
+            (<char*>self._parts[i].iov_base)[:self._parts[i].iov_len] for i in range(self._count)]
 
     cdef int _note_batches(self) except -1:
         """As `SegmentIndexes.note_batch` and the end of `LogSegment.append` do."""
@@ -382,7 +391,7 @@ cdef class ExpressLane:
                 ms_slot_set(indexes, slots.largest_timestamp, largest)
                 ms_slot_set(indexes, slots.largest_offset, batch.last_offset)
             if since_entry > interval:
-                indexes._add_entries(batch.last_offset, position)
+                add_entries(indexes, batch.last_offset, position)
                 since_entry = 0
             since_entry += batch.size
             position += batch.size

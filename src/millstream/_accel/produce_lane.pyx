@@ -18,6 +18,8 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 from millstream._accel.client_batch cimport is_intact
 from millstream._accel.express cimport EXPRESS_ANSWER_BYTES_MAX, EXPRESS_DECLINED, ExpressHandler
 from millstream._accel.express_lane cimport LANE_BUSY, ExpressLane
+from millstream._accel.log_writers cimport (
+    ms_write, ms_writers, ms_writers_end, ms_writers_run, ms_writers_start)
 from millstream._accel.produce_frames cimport (
     FLEXIBLE_SINCE, TOPIC_IDS_SINCE, Single, answer_size, read_request, write_answer, write_error)
 from millstream._accel.slots cimport ms_slot_get, ms_slot_offset, ms_slot_set
@@ -37,6 +39,9 @@ cdef enum:
     CODEC_MASK = 7
     ZSTD = 4
     CAPACITY_MIN = 32
+    # A helper is woken up for so much; waking it up costs as much as writing a tenth of that.
+    HELPED_BYTES_MIN = 64 * 1024
+    WRITES_MAX = 32
 
 cdef struct Slots:
     Py_ssize_t by_name
@@ -101,6 +106,10 @@ cdef inline object slot(object owner, Py_ssize_t offset):
     return <object>ms_slot_get(owner, offset)
 
 
+cdef inline ExpressLane lane_of(object partition):
+    return <ExpressLane>slot(slot(partition, slots.log), slots.lane)
+
+
 cdef int64_t find_body(const uint8_t* frame, int64_t size) noexcept nogil:
     """Where the body of a Produce request begins that is of a version from here; 0 if it is not."""
     cdef int version = <int16_t>ms_read_big_endian(frame + 6, 2)
@@ -143,9 +152,15 @@ cdef class ProduceLane(ExpressHandler):
     cdef StagedAnswer* _answers
     cdef int _count
     cdef int _capacity
+    # How much was staged, and who helps to write it, once there was a need.
+    cdef int64_t _staged_bytes
+    cdef ms_writers* _writers
+    cdef bint _is_alone
+    cdef ms_write _writes[WRITES_MAX]
 
     def __cinit__(self):
         self._answers = NULL
+        self._writers = NULL
         self.check = find_intact
         self._count = self._capacity = 0
 
@@ -160,6 +175,8 @@ cdef class ProduceLane(ExpressHandler):
 
     def __dealloc__(self):
         PyMem_Free(self._answers)
+        if self._writers != NULL:
+            ms_writers_end(self._writers)
 
     cdef int begin(self) except -1:
         self._now_ms = self._wall_ms()
@@ -252,6 +269,7 @@ cdef class ProduceLane(ExpressHandler):
                 lane.place = len(self._partitions)
                 self._partitions.append(partition)
             self._answers[self._count].place = lane.place
+            self._staged_bytes += size
         return base_offset
 
     cdef int _reserve(self) except -1:
@@ -267,24 +285,45 @@ cdef class ProduceLane(ExpressHandler):
 
     cdef int commit(self) except -1:
         cdef list partitions = self._partitions
-        cdef int place
+        cdef int place, written
         if not partitions:
             return 0
         self._partitions = []
+        written = self._write_together(partitions)
+        self._staged_bytes = 0
         for place in range(len(partitions)):
             try:
-                self._commit(partitions[place])
+                self._commit(
+                    partitions[place], &self._writes[place] if place < written else NULL)
             except Exception as error:
                 self._refuse(place, self._failure(error, partitions[place]).error.code)
         self._count = 0
         return 0
 
-    cdef int _commit(self, partition) except -1:
+    cdef int _write_together(self, list partitions) except -1:
+        """Write to several logs with a helper, if that pays: to how many, the first ones."""
+        cdef int planned = 0, limit = min(len(partitions), WRITES_MAX)
+        if limit == 1 or self._staged_bytes < HELPED_BYTES_MIN or not self._has_helper():
+            return 0
+        while planned < limit and lane_of(partitions[planned]).plan(&self._writes[planned]):
+            planned += 1
+        with nogil:
+            ms_writers_run(self._writers, self._writes, planned)
+        return planned
+
+    cdef bint _has_helper(self) noexcept:
+        """Without a thread to be had everything is written here."""
+        if self._writers == NULL and not self._is_alone:
+            self._writers = ms_writers_start()
+            self._is_alone = self._writers == NULL
+        return not self._is_alone
+
+    cdef int _commit(self, partition, ms_write* written) except -1:
         """Write what one partition got; it is committed with that, and others may read it."""
         cdef object log = slot(partition, slots.log)
-        cdef ExpressLane lane = <ExpressLane>slot(log, slots.lane)
+        cdef ExpressLane lane = lane_of(partition)
         lane.place = -1
-        lane.commit()
+        lane.commit(written)
         end_offset = slot(slot(log, slots.local), slots.log_end_offset)
         ms_slot_set(log, slots.high_watermark, end_offset)
         producers = slot(log, slots.producers)

@@ -20,6 +20,7 @@ from millstream.types import INT64_MAX
 if TYPE_CHECKING:
     from millstream.storage.config import LogConfig
     from millstream.storage.epoch_cache import LeaderEpochCache
+    from millstream.storage.index import PENDING_BYTES_MAX, SparseIndex
     from millstream.storage.local_log import LocalLog
     from millstream.storage.producer_state import ProducerStateManager
     from millstream.types import ReadableBuffer
@@ -128,9 +129,11 @@ PlainExpressLane = ExpressLane
 """The twin in Python, whichever runs."""
 if not TYPE_CHECKING and _accel.COMPILED:
     from millstream._accel import express_lane as _compiled
+    from millstream._accel import index_entries
     from millstream._accel.express_lane import ExpressLane
     from millstream.storage.disk import DiskFile
     from millstream.storage.epoch_cache import LeaderEpochCache
+    from millstream.storage.index import PENDING_BYTES_MAX, SparseIndex
     from millstream.storage.local_log import LocalLog
     from millstream.storage.producer_entry import ProducerEntry
     from millstream.storage.producer_state import ProducerStateManager
@@ -139,6 +142,7 @@ if not TYPE_CHECKING and _accel.COMPILED:
     from millstream.storage.segments import LogSegments
     from millstream.storage.verification import VerificationTable
 
+    index_entries.bind(SegmentIndexes, SparseIndex, PENDING_BYTES_MAX)
     _compiled.bind(
         LocalLog,
         LogSegments,

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
 """How far an offset may be from its segment's base."""
 
-_PENDING_BYTES_MAX: Final = 4096
+PENDING_BYTES_MAX: Final = 4096
+"""New entries go to the file when there are so many."""
 _NEAR_SLOTS: Final = 8
 _UNKNOWN: Final = -1
 
@@ -146,7 +147,7 @@ class SparseIndex:
         self._pending += entry
         self._last = last
         self._entry_count += 1
-        if len(self._pending) >= _PENDING_BYTES_MAX:
+        if len(self._pending) >= PENDING_BYTES_MAX:
             # A disk that has no room for hints need not refuse records: try again later.
             with suppress(OSError):
                 self._write_pending()
