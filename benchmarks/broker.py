@@ -13,7 +13,8 @@ requests in flight each. 100 B is one record, larger batches hold records of 1 K
 in a session, one partition per connection, from the page cache. `--rows 'produce-*-c4*,follow'`
 takes names by pattern; `--list` shows them. `--floor` adds to each round the load generator against
 a C program that answers at once: what it could do at most, at that moment. The row `floor` is the
-same once, before all others, which on a busy machine proves little. `steal` is the share of the
+same once, before all others, which on a busy machine proves little. `clients` is the CPU time of
+the generator itself per request, and how much of a core that is. `steal` is the share of the
 machine that its host took away; a round that lost more than a tenth is repeated, twice at most.
 """
 
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
 LIFE_ROWS = ("start", "embedded-start", "memory-and-idle")
 _LESS_IS_BETTER = ("_ns", "_us", "_us_per_mb", "_ms", "_mb", "_us_per_second")
-_CONDITIONS = ("client_busy", "steal", "repeats")
+_CONDITIONS = ("client_us", "client_busy", "steal", "repeats")
 """What says how far the other figures can be trusted."""
 _RATIOS = (
     "requests_per_second",
@@ -180,7 +181,8 @@ def _line(figures: Figures) -> str:
         "p99_us": "p99 {:7.1f} us",
         "arrival_p50_us": "arrival p50 {:7.1f} us",
         "arrival_p99_us": "p99 {:7.1f} us",
-        "client_busy": "clients {:.0%}",
+        "client_us": "clients {:6.1f} us",
+        "client_busy": "{:.0%} of a core",
         "steal": "steal {:.0%}",
         "repeats": "{:.0f} repeated",
     }

@@ -67,7 +67,7 @@ class ProduceFloor:
                 load = ("clients", "produce", port, frames, self.row.connections, self.row.window)
                 run_program(*load, seconds / 4, limit // 4)
                 if log:
-                    touch_memory(ROUND_BYTES_MAX)
+                    touch_memory(2 * ROUND_BYTES_MAX)
                 before = cpu_seconds(pid)
                 report = run_program(*load, seconds, limit)
                 used = cpu_seconds(pid) - before
