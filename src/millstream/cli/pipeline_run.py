@@ -35,11 +35,6 @@ _LOG: Final = "spark.log"
 _STDOUT: Final = 1
 _STDERR: Final = 2
 _DEFAULT_MASTER: Final = "local[*]"
-_SAFE: Final = {
-    # Without it 4000 records of a megabyte would be one batch, too large for any JVM. To count
-    # bytes costs some 100 ns for each row, which a pipeline can spare.
-    "spark.sql.execution.arrow.maxBytesPerBatch": str(64 << 20),
-}
 
 
 class JsonLines:
@@ -119,7 +114,7 @@ def spark_session(
     from millstream.spark.sessions import session
 
     log = Path(pipeline.storage) / _LOG
-    chosen = {**_SAFE, **pipeline.configuration, **settings}
+    chosen = {**pipeline.configuration, **settings}
     with ExitStack() as redirected:
         redirected.enter_context(_output_to(log, _STDERR))
         if is_quiet:

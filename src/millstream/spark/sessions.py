@@ -31,9 +31,10 @@ _STATE = "org.apache.spark.sql.execution.streaming.state"
 TUNED: Mapping[str, str] = {
     # Over TCP each task waits once for a delayed acknowledgement, 40 ms.
     "spark.python.unix.domain.socket.enabled": "true",
-    # Batches to Python are cut by rows only: few enough to stay in the cache, no count of bytes.
+    # Batches to Python are of so few rows that they stay in the cache. Bytes are counted all the
+    # same, at some 100 ns for each row: 4000 records of a megabyte are too large for any JVM.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "4000",
-    "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(64 << 20),
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     # Conditions on partition, offset and time are met where records are read.
     "spark.sql.python.filterPushdown.enabled": "true",

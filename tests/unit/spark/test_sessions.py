@@ -30,6 +30,12 @@ def test_only_local_sessions_are_tuned_for_local_disks(master: str, is_local: bo
     assert ("spark.python.daemon.module" in chosen) is is_local
 
 
+def test_batches_of_large_records_fit_a_jvm() -> None:
+    chosen = sessions.settings("local", {})
+
+    assert int(chosen["spark.sql.execution.arrow.maxBytesPerBatch"]) <= 64 << 20
+
+
 def test_a_missing_pyspark_is_told_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspark.sql", None)
 
