@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed")
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # It has no types.
 
 from millstream.spark.local_files import set_permissions_directly
 
