@@ -15,8 +15,12 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+#include "clocks.h"
 #include "files.h"
 #include "quiet_threads.h"
+
+/* For so long the caller looks whether the helper is done before it sleeps. */
+#define MS_AWAKE_NS 50000
 
 /* Parts that go to one file, at a position. */
 typedef struct {
@@ -45,7 +49,7 @@ static inline void ms_write_now(ms_write *write)
         write->descriptor, write->parts, write->count, write->position);
 }
 
-static void *ms_writers_help(void *argument)
+static inline void *ms_writers_help(void *argument)
 {
     ms_writers *writers = argument;
     pthread_mutex_lock(&writers->lock);
@@ -59,7 +63,7 @@ static void *ms_writers_help(void *argument)
         pthread_mutex_unlock(&writers->lock);
         ms_write_now(write);
         pthread_mutex_lock(&writers->lock);
-        writers->is_helping = 0;
+        __atomic_store_n(&writers->is_helping, 0, __ATOMIC_RELEASE);
         pthread_cond_signal(&writers->finished);
     }
     pthread_mutex_unlock(&writers->lock);
@@ -67,7 +71,7 @@ static void *ms_writers_help(void *argument)
 }
 
 /* NULL, with errno set, if there can be none. */
-static ms_writers *ms_writers_start(void)
+static inline ms_writers *ms_writers_start(void)
 {
     ms_writers *writers = calloc(1, sizeof *writers);
     if (writers == NULL)
@@ -84,7 +88,7 @@ static ms_writers *ms_writers_start(void)
     return NULL;
 }
 
-static void ms_writers_end(ms_writers *writers)
+static inline void ms_writers_end(ms_writers *writers)
 {
     if (writers->process == getpid()) {
         pthread_mutex_lock(&writers->lock);
@@ -96,8 +100,20 @@ static void ms_writers_end(ms_writers *writers)
     free(writers);
 }
 
+/* The helper has one write to finish at most: falling asleep and waking up would take longer. */
+static inline void ms_writers_await(ms_writers *writers)
+{
+    const int64_t end_ns = ms_monotonic_ns() + MS_AWAKE_NS;
+    while (__atomic_load_n(&writers->is_helping, __ATOMIC_ACQUIRE) && ms_monotonic_ns() < end_ns)
+        ;
+    pthread_mutex_lock(&writers->lock);
+    while (writers->is_helping)
+        pthread_cond_wait(&writers->finished, &writers->lock);
+    pthread_mutex_unlock(&writers->lock);
+}
+
 /* Write all of them, each to a file of its own; when it returns each has its `error`. */
-static void ms_writers_run(ms_writers *writers, ms_write *writes, int count)
+static inline void ms_writers_run(ms_writers *writers, ms_write *writes, int count)
 {
     pthread_mutex_lock(&writers->lock);
     writers->next = writes;
@@ -109,9 +125,8 @@ static void ms_writers_run(ms_writers *writers, ms_write *writes, int count)
         ms_write_now(write);
         pthread_mutex_lock(&writers->lock);
     }
-    while (writers->is_helping)
-        pthread_cond_wait(&writers->finished, &writers->lock);
     pthread_mutex_unlock(&writers->lock);
+    ms_writers_await(writers);
 }
 
 #endif
