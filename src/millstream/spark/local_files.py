@@ -57,7 +57,8 @@ def set_permissions_directly(spark: SparkSession) -> None:
         return
     try:
         _change(spark)
-    except (Py4JError, TypeError) as error:  # Of py4j, if a class is not there.
+    # TypeError is py4j's, if a class is not there; a session of Spark Connect has no JVM at all.
+    except (Py4JError, TypeError, AttributeError) as error:
         _logger.info("Spark starts a process for each local file that it makes: %s", error)
 
 

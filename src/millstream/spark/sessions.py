@@ -76,7 +76,8 @@ def session(app_name: str = "millstream", master: str = "local[*]", **conf: obje
         builder = builder.config(name, value)
     with _environment(_variables(master)):
         spark: SparkSession = builder.getOrCreate()
-    if _is_local(master):
+    # A session that was there already may have another master.
+    if _is_local(spark.conf.get("spark.master") or master):
         set_permissions_directly(spark)
     return spark
 

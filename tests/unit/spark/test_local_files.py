@@ -72,3 +72,11 @@ def test_a_session_goes_on_without_it(spark: MagicMock, caplog: pytest.LogCaptur
 
     assert "a process for each local file" in caplog.text
     assert "no such compiler" in caplog.text
+
+
+def test_a_session_without_a_jvm_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+
+    set_permissions_directly(MagicMock(spec=["sql"]))
+
+    assert "a process for each local file" in caplog.text
