@@ -9,7 +9,8 @@ from millstream._accel.log_writers cimport ms_write
 cdef enum:
     # What `stage` gives for a batch that has to go the long way,
     LANE_DECLINED = -1
-    # and for one that can only be judged when what is staged was committed.
+    # and for one that can only be judged when what is staged was committed. It has changed nothing
+    # then. It leaves out the checksum of a batch that is known to be intact.
     LANE_BUSY = -2
 
 cdef struct StagedBatch:
