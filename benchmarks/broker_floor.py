@@ -22,7 +22,7 @@ from benchmarks.broker_rows import (
     build_batch,
     measured,
     produce_frame,
-    touch_memory,
+    reuse_pages,
 )
 from benchmarks.load import compiled, cpu_seconds, run_program, running
 from millstream.protocol.frame import encode_response
@@ -67,7 +67,7 @@ class ProduceFloor:
                 load = ("clients", "produce", port, frames, self.row.connections, self.row.window)
                 run_program(*load, seconds / 4, limit // 4)
                 if log:
-                    touch_memory(2 * ROUND_BYTES_MAX)
+                    reuse_pages(ROUND_BYTES_MAX)
                 before = cpu_seconds(pid)
                 report = run_program(*load, seconds, limit)
                 used = cpu_seconds(pid) - before

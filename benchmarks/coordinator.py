@@ -30,7 +30,7 @@ from benchmarks import broker_bars, broker_processes
 from benchmarks.broker import Report, compare, wanted
 from benchmarks.broker_bars import Bar
 from benchmarks.broker_processes import BrokerProcess, KafkaLauncher, MillstreamLauncher
-from benchmarks.broker_rows import Effort, touch_memory
+from benchmarks.broker_rows import Effort, reuse_pages
 from benchmarks.coordinator_groups import JoinClassicRow, JoinConsumerRow
 from benchmarks.coordinator_scripts import CommitRow, TransactionRow
 
@@ -104,7 +104,7 @@ def measure(rows: list[Row], options: argparse.Namespace, report: Report) -> Non
             stack.enter_context(BrokerProcess(each, scratch / each.name)) for each in launchers
         ]
         report.say(f"load {os.getloadavg()[0]:.1f} before; warming up")
-        touch_memory(_FRESH_BYTES)
+        reuse_pages(_FRESH_BYTES)
         for broker in brokers:
             warm_up(broker, rows, 0.5 if options.quick else 2.0)
         for row in rows:
