@@ -8,10 +8,13 @@ from millstream._accel.poller cimport Poller
 from millstream._accel.socket_transport cimport SocketTransport
 
 cdef class LargeFrames(Poller):
-    # Whose large frames are read now, how much more of them, and how many had their turn so far.
+    # Whose large frames are read now, how much more of them, how many had their turn so far, when
+    # it was last read, and when this turn of the loop began.
     cdef PyObject* _bulk
     cdef int64_t _bulk_left
     cdef int64_t _bulk_turns
+    cdef int64_t _bulk_ms
+    cdef int64_t now_ms
     # Who receives large frames beside the loop, once there was a need; whether there can be nobody.
     cdef BulkReceiver _receiver
     cdef bint _is_alone
@@ -30,6 +33,8 @@ cdef class LargeFrames(Poller):
 
     cdef bint _is_before(self, SocketTransport transport, SocketTransport other) noexcept
     cdef bint _is_its_turn(self, SocketTransport transport) noexcept
+    cdef int _give_turn(self, SocketTransport transport) except -1
+    cdef bint _is_kept(self, SocketTransport transport) except -1
     cdef int _lend(self, PyObject** waiting, int count) except -1
     cdef int _lent_count(self) except -1
     cdef int _start_receiver(self) except -1

@@ -4,7 +4,7 @@
 `Selector` extends it, and does the reading and handling. In a turn of the loop large frames are
 read up to some size, so that nobody with a small request waits for more than one of them; and those
 of one connection for a while, so that its buffer and its part of the log are in the cache.
-When several connections send them, a `BulkReceiver` receives one while another one is written.
+When several connections send them, one is read here and a `BulkReceiver` receives the others.
 """
 
 from cpython.ref cimport PyObject
@@ -21,6 +21,8 @@ cdef enum:
     CONNECTION_BYTES_MAX = 12 * 1024 * 1024
     # and of all of them before the loop turns to others.
     TURN_BYTES_MAX = 512 * 1024
+    # Who sends nothing for so long loses its turn.
+    KEPT_MS = 20
 
 
 cdef class LargeFrames(Poller):
@@ -43,6 +45,8 @@ cdef class LargeFrames(Poller):
         cdef SocketTransport transport
         cdef int64_t left = TURN_BYTES_MAX
         cdef int i, first
+        for i in range(count):
+            (<SocketTransport>waiting[i]).widen()
         if count > 0 and not self._is_alone:
             count = self._lend(waiting, count)
         while count > 0 and left > 0:
@@ -56,10 +60,8 @@ cdef class LargeFrames(Poller):
             if not transport.is_read:
                 continue
             if not self._is_its_turn(transport):
-                self._bulk = <PyObject*>transport
-                self._bulk_left = CONNECTION_BYTES_MAX
-                self._bulk_turns += 1
-                transport.turn = self._bulk_turns
+                self._give_turn(transport)
+            self._bulk_ms = self.now_ms
             self.received = 0
             self.try_to_read(transport)
             self._bulk_left -= self.received
@@ -74,6 +76,23 @@ cdef class LargeFrames(Poller):
     cdef bint _is_its_turn(self, SocketTransport transport) noexcept:
         return <PyObject*>transport is self._bulk and self._bulk_left > 0
 
+    cdef int _give_turn(self, SocketTransport transport) except -1:
+        self._bulk = <PyObject*>transport
+        self._bulk_left = CONNECTION_BYTES_MAX
+        self._bulk_turns += 1
+        self._bulk_ms = self.now_ms
+        transport.turn = self._bulk_turns
+        return 0
+
+    cdef bint _is_kept(self, SocketTransport transport) except -1:
+        """Whether it is read here while others are lent. One is, or the loop might have to wait."""
+        if self._is_its_turn(transport):
+            return True
+        if self._bulk_left > 0 and self.now_ms - self._bulk_ms <= KEPT_MS:
+            return False
+        self._give_turn(transport)
+        return True
+
     cdef int _lend(self, PyObject** waiting, int count) except -1:
         """Let the frames of several connections be received; how many have to be read here.
 
@@ -87,7 +106,7 @@ cdef class LargeFrames(Poller):
             self._start_receiver()
         for i in range(count):
             transport = <SocketTransport>waiting[i]
-            if not self._lend_one(transport):
+            if self._is_kept(transport) or not self._lend_one(transport):
                 waiting[left] = <PyObject*>transport
                 left += 1
         return left
@@ -139,7 +158,7 @@ cdef class LargeFrames(Poller):
         # Who was muted and is read again is watched by now.
         if transport.is_read and not transport.is_watched and not (
                 is_likely and self.is_bulk(transport) and self._lent_count() > 0
-                and self._lend_one(transport)):
+                and not self._is_kept(transport) and self._lend_one(transport)):
             transport.watch()
         return 0
 

@@ -118,6 +118,7 @@ cdef class Selector(LargeFrames):
         cdef bint has_news = False
         cdef int64_t answered
         self._now = self._processor.now_ms()
+        self.now_ms = self._now
         for i in range(count):
             if ms_event_tag(&events[i]) == NULL:
                 has_news = True

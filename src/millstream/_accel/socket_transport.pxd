@@ -17,6 +17,7 @@ cdef class SocketTransport:
     cdef bint is_read
     cdef bint is_watched
     cdef bint is_closed
+    cdef bint is_wide
     # For the selector: when it was last the turn of this connection with large frames.
     cdef int64_t turn
     # Who receives instead of the selector, and how much had been received before.
@@ -26,6 +27,7 @@ cdef class SocketTransport:
 
     cdef int watch(self) except -1
     cdef int unwatch(self) except -1
+    cdef int widen(self) except -1
     cdef bint lend(self, BulkReceiver borrower) except -1
     cdef int64_t take_back(self) except -1
     cdef fail(self, error)

@@ -13,9 +13,13 @@ from libc.stdint cimport int64_t, uint8_t
 
 from millstream._accel.bulk_receiver cimport BulkReceiver
 from millstream._accel.channel_state cimport slot, slots
-from millstream._accel.sockets cimport SHUT_WR, ms_epoll_add, ms_epoll_remove
+from millstream._accel.sockets cimport SHUT_WR, ms_epoll_add, ms_epoll_remove, ms_widen_window
 
 import os
+
+cdef enum:
+    # What fits into the kernel of a connection that sends large frames.
+    WINDOW_BYTES = 8 * 1024 * 1024
 
 
 cdef class SocketTransport:
@@ -77,6 +81,13 @@ cdef class SocketTransport:
         if self.is_watched:
             self.is_watched = False
             ms_epoll_remove(self.epoll, self.descriptor)
+        return 0
+
+    cdef int widen(self) except -1:
+        """Have the kernel take in a few large frames that wait for their turn."""
+        if not self.is_wide:
+            self.is_wide = True
+            ms_widen_window(self.descriptor, WINDOW_BYTES)
         return 0
 
     cdef bint lend(self, BulkReceiver borrower) except -1:

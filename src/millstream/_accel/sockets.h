@@ -75,6 +75,17 @@ static inline int64_t ms_receive(int descriptor, void *buffer, size_t size)
     return count < 0 ? -(int64_t)errno : (int64_t)count;
 }
 
+/* Have the kernel take in so many bytes of a stream before anybody receives them. Left alone it finds
+   out by and by how many that should be, and a limit that is set (SO_RCVBUF) is a small one on most
+   systems and final. So it is told that nobody will look at fewer bytes, which makes it see to their
+   room unless there is a limit, and then that somebody will. */
+static inline void ms_widen_window(int descriptor, int size)
+{
+    const int any = 1;
+    setsockopt(descriptor, SOL_SOCKET, SO_RCVLOWAT, &size, sizeof size);
+    setsockopt(descriptor, SOL_SOCKET, SO_RCVLOWAT, &any, sizeof any);
+}
+
 /* The bytes that the kernel took; 0 whatever the reason if it took none. */
 static inline int64_t ms_send(int descriptor, const void *data, size_t size)
 {

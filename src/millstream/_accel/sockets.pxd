@@ -14,4 +14,5 @@ cdef extern from "sockets.h" nogil:
     int ms_epoll_ready(int epoll, ms_event* events, int count)
     void* ms_event_tag(const ms_event* event)
     int64_t ms_receive(int descriptor, void* buffer, size_t size)
+    void ms_widen_window(int descriptor, int size)
     int64_t ms_send(int descriptor, const void* data, size_t size)

@@ -7,7 +7,7 @@ import os
 import resource
 import socket
 import warnings
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -64,6 +64,22 @@ def bulk_threads() -> int:
     return names.count(THREAD)
 
 
+@contextmanager
+def accepted(client: Client) -> Iterator[socket.socket]:
+    """The broker's end of a connection."""
+    for path in list(Path("/proc/self/fd").iterdir()):
+        with suppress(OSError), socket.socket(fileno=os.dup(int(path.name))) as found:
+            if found.getpeername() == client.socket.getsockname():
+                yield found
+                return
+    pytest.fail("it has none")
+
+
+def room_max() -> int:
+    """How much the system lets a connection wait for."""
+    return int(Path("/proc/sys/net/ipv4/tcp_rmem").read_text().split()[2]) // 2
+
+
 def push(clients: list[Client], pieces: list[bytes]) -> None:
     """Send to all before the loop can look: they are ready in the same turn."""
     for client, piece in zip(clients, pieces, strict=True):
@@ -71,17 +87,23 @@ def push(clients: list[Client], pieces: list[bytes]) -> None:
 
 
 async def lend(broker: Broker, served: Served, count: int = 2) -> tuple[list[Client], list[bytes]]:
-    """Connections that are lent with the beginning of a large frame, and the rest of the frames."""
-    clients = [await served.client() for _ in range(count)]
-    frames = [produce_frame(broker, 70 + i, i % 2, LARGE) for i in range(count)]
+    """Connections that are lent with the beginning of a large frame, and the rest of the frames.
+
+    One before them is kept by the loop, until it vanishes.
+    """
+    connections = len(served.server.processor.channels)
+    clients = [await served.client() for _ in range(count + 1)]
+    frames = [produce_frame(broker, 69 + i, (i - 1) % 2, LARGE) for i in range(count + 1)]
     received = served.server.processor.bytes_in
     for client, frame in zip(clients, frames, strict=True):
         await client.send(frame[:FIRST])
-    await until(lambda: served.server.processor.bytes_in == received + count * FIRST)
+    await until(lambda: served.server.processor.bytes_in == received + (count + 1) * FIRST)
     before = lent(served)
     push(clients, [frame[FIRST : FIRST + PIECE] for frame in frames])
     await until(lambda: lent(served) == before + count)
-    return clients, [frame[FIRST + PIECE :] for frame in frames]
+    clients[0].vanish()
+    await served.until(connections + count)
+    return clients[1:], [frame[FIRST + PIECE :] for frame in frames[1:]]
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -128,15 +150,50 @@ def test_a_lone_connection_is_read_by_the_loop(run: Run, tmp_path: Path) -> None
     run(scenario())
 
 
+def test_who_sends_large_frames_has_room_for_several_in_the_kernel(
+    run: Run, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        async with serving(tmp_path) as (broker, served):
+            client = await served.client()
+            with accepted(client) as connection:
+                sending = asyncio.create_task(client.send(produce_frame(broker, 1, 0, LARGE) * 3))
+                assert await client.ids(3) == [1] * 3
+                await sending
+                room = connection.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+                assert room >= min(8 << 20, room_max())
+                assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT) == 1
+
+    run(scenario())
+
+
+def test_the_loop_keeps_one_connection_for_itself(run: Run, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving(tmp_path) as (broker, served):
+            clients = [await served.client() for _ in range(3)]
+            frames = [produce_frame(broker, i, i % 2, LARGE) for i in range(3)]
+            for client, frame in zip(clients, frames, strict=True):
+                await client.send(frame[:FIRST])
+            await until(lambda: served.server.processor.bytes_in == 3 * FIRST)
+            push(clients, [frame[FIRST : FIRST + PIECE] for frame in frames])
+            await until(lambda: lent(served) >= 2)
+            assert lent(served) == 2
+            for client, frame in zip(clients, frames, strict=True):
+                await client.send(frame[FIRST + PIECE :])
+            assert [await client.ids(1) for client in clients] == [[0], [1], [2]]
+
+    run(scenario())
+
+
 def test_a_slow_sender_is_the_loops_again(run: Run, tmp_path: Path) -> None:
     async def scenario() -> None:
         async with serving(tmp_path) as (broker, served):
             (slow, _), (rest, _) = await lend(broker, served)
             processor = served.server.processor
             # Both are given back without a frame after a while, and noted then.
-            await until(lambda: processor.bytes_in == 2 * (FIRST + PIECE))
+            await until(lambda: processor.bytes_in == 3 * (FIRST + PIECE))
             push([slow], [rest[:PIECE]])
-            await until(lambda: processor.bytes_in == 2 * (FIRST + PIECE) + PIECE)
+            await until(lambda: processor.bytes_in == 3 * (FIRST + PIECE) + PIECE)
             await slow.send(rest[PIECE:])
             assert await slow.ids(1) == [70]
             assert lent(served) == 2
