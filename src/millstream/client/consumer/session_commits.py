@@ -191,5 +191,8 @@ class SessionCommits:
 def _of(core: Any) -> Membership:
     membership: Membership | None = core.membership
     if membership is None:
-        raise InvalidGroupId("this consumer has no group: give it a group_id to commit offsets")
+        raise InvalidGroupId(
+            "this consumer has no group: give it a group_id to subscribe or to commit offsets, "
+            "or assign() it partitions and keep the offsets yourself"
+        )
     return membership
