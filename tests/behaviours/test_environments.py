@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from millstream import Admin, Consumer, Producer, RetryingConsumer, read_topic
+from millstream import (
+    Admin,
+    AsyncConsumer,
+    AsyncProducer,
+    Consumer,
+    Producer,
+    RetryingConsumer,
+    read_topic,
+)
+from millstream.client.retrying.async_consumer import AsyncRetryingConsumer
 from millstream.errors import UnknownTopicOrPartition
 from tests.behaviours.clusters import at
-from tests.behaviours.polling import read, values
+from tests.behaviours.polling import read, read_async, values
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from millstream.client.retrying.attempt import Attempt
     from tests.behaviours.clusters import Cluster
 
@@ -63,3 +75,71 @@ def test_what_fails_is_tried_again_and_given_up_in_the_end(cluster: Cluster) -> 
 
     assert attempts == {b"v0": 1, b"v1": 2, b"v2": 2, b"v3": 1}
     assert (counts.handled, counts.retried, counts.dead) == (3, 2, 1)
+
+
+def test_offsets_are_committed_with_the_records_of_an_environment(cluster: Cluster) -> None:
+    source, group = cluster.new_name("in"), cluster.new_name("g")
+    own: Any = {"environment": cluster.new_name("env")}
+    (partition,) = at(source)
+    reads: Any = {"group_id": group, "auto_offset_reset": "earliest", "enable_auto_commit": False}
+    with Admin(cluster.address, **own) as admin:
+        admin.create_topic(source, partitions=1, replication_factor=1)
+    cluster.write(source, [b"a", b"b"], **own)
+
+    with (
+        Consumer(cluster.address, source, **reads, **own) as consumer,
+        Producer(cluster.address, transactional_id="blocking", **own) as producer,
+    ):
+        read(consumer, 2)
+        assert consumer.group_metadata().group_id == group
+        with producer.transaction():
+            producer.send_offsets_to_transaction({partition: 1}, consumer.group_metadata())
+        found = consumer.committed([partition])[partition]
+        assert found is not None
+        assert found.offset == 1
+
+    async def main() -> None:
+        async with (
+            AsyncConsumer(cluster.address, source, **reads, **own) as consumer,
+            AsyncProducer(cluster.address, transactional_id="asyncio", **own) as producer,
+        ):
+            await read_async(consumer, 1)
+            async with producer.transaction():
+                group = consumer.group_metadata()
+                await producer.send_offsets_to_transaction({partition: 2}, group)
+            found = (await consumer.committed([partition]))[partition]
+            assert found is not None
+            assert found.offset == 2
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+
+
+def run_blocking(address: str, topic: str, handle: Callable[[Attempt], None], **more: Any) -> Any:
+    return RetryingConsumer(address, topic, handle, **more).run(idle_timeout=1.0)
+
+
+def run_asyncio(address: str, topic: str, handle: Callable[[Attempt], None], **more: Any) -> Any:
+    async def handle_in_a_loop(attempt: Attempt) -> None:
+        handle(attempt)
+
+    consumer = AsyncRetryingConsumer(address, topic, handle_in_a_loop, **more)
+    return asyncio.run(asyncio.wait_for(consumer.run(idle_timeout=1.0), 60))
+
+
+@pytest.mark.parametrize("run", [run_blocking, run_asyncio])
+def test_retries_of_an_environment_may_be_transactions(
+    cluster: Cluster, run: Callable[..., Any]
+) -> None:
+    topic = cluster.new_name("jobs")
+    own: Any = {"environment": cluster.new_name("env")}
+    with Admin(cluster.address, **own) as admin:
+        admin.create_topic(topic, partitions=1, replication_factor=1)
+    cluster.write(topic, [b"a", b"b"], **own)
+
+    def fail(attempt: Attempt) -> None:
+        raise ValueError(attempt.value)
+
+    settings = {"group_id": "g", "retry_delays": (0.1,), "transactional_id": "retries"}
+    counts = run(cluster.address, topic, fail, common=own, **settings)
+
+    assert (counts.handled, counts.retried, counts.dead) == (0, 2, 2)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -213,7 +214,10 @@ class ConsumerFace(ABC):
 
     def group_metadata(self) -> ConsumerGroupMetadata:
         """Who this consumer is in its group, for a producer's transaction."""
-        return self._session.commits.membership().group_metadata()
+        found = self._session.commits.membership().group_metadata()
+        # As the user named the group: the producer puts it into its own environment.
+        name = self._session.config.isolation.from_wire(found.group_id) or found.group_id
+        return replace(found, group_id=name)
 
     def enforce_rebalance(self) -> None:
         """Have a classic group rebalance, soon."""
