@@ -89,9 +89,10 @@ simulate: setup ## Run seeded simulations with faults: make simulate SEEDS=2000 
 	$(BIN)/python -m tests.simulation.clients.reading_run --seeds $(SEEDS) --start $(START)
 	$(BIN)/python -m tests.simulation.clients.transactions_run --seeds $(SEEDS) --start $(START)
 
-soak: setup ## Kill a writing process again and again: make soak ROUNDS=100
+soak: setup ## Kill brokers and break connections under load, again and again: make soak ROUNDS=100
 	$(BIN)/python -m tests.integration.storage.kill --rounds $(ROUNDS)
 	$(BIN)/python -m tests.integration.faults.kill --rounds $(ROUNDS)
+	$(BIN)/python -m tests.integration.client.producer.lanes_soak --seeds $(ROUNDS) --start $(START)
 
 soak-spark: setup ## Kill Spark's tasks, drivers and brokers while they write exactly once: KILLS=200 SEED=1
 	$(BIN)/python -m tests.spark.exactly_once_soak --kills $(KILLS) --seed $(SEED)

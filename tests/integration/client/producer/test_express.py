@@ -218,3 +218,11 @@ def warm_up_with_flush(producer: Producer, topic: str) -> None:
     producer.send(topic, b"warm")
     producer.flush(WAIT_S)
     until(lambda: len(lanes_of(producer)._open) == 1)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_whatever_breaks_every_record_is_there_once_and_in_order(seed: int) -> None:
+    lanes_soak = pytest.importorskip(
+        "tests.integration.client.producer.lanes_soak", reason="pyarrow is not installed"
+    )
+    lanes_soak.LanesSoak(seed).run()
