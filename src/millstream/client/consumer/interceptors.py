@@ -6,15 +6,14 @@ one gets. One that fails is logged and passed over: it never keeps records from 
 
 from __future__ import annotations
 
-import inspect
 import logging
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
 
-from millstream.errors import InvalidArgument
+from millstream.client.interceptor_chain import make_interceptors
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from millstream.client.groups import OffsetAndMetadata
     from millstream.records.kernel import ConsumerRecord
@@ -40,8 +39,9 @@ class ConsumerInterceptor:
 class ConsumerInterceptors:
     """A chain of them."""
 
-    def __init__(self, interceptors: Sequence[object]) -> None:
-        self._chain = [_made(each) for each in interceptors]
+    def __init__(self, given: object) -> None:
+        """From a setting: one or several objects, classes or dotted names."""
+        self._chain = make_interceptors(given, "on_consume", "on_commit")
 
     def __bool__(self) -> bool:
         return bool(self._chain)
@@ -50,10 +50,17 @@ class ConsumerInterceptors:
         """What the application gets."""
         for each in self._chain:
             on_consume = getattr(each, "on_consume", None)
+            if on_consume is None:
+                continue
             try:
-                records = records if on_consume is None else on_consume(records)
+                changed = on_consume(records)
+                if isinstance(changed, Iterable):
+                    records = changed if isinstance(changed, list) else list(changed)
+                    continue
             except Exception:
                 _logger.exception("%r failed in on_consume and is passed over", each)
+                continue
+            _logger.error("%r: on_consume gave %r instead of records", each, changed)
         return records
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
@@ -72,14 +79,3 @@ class ConsumerInterceptors:
                     method(*arguments)
             except Exception:
                 _logger.exception("%r failed in %s", each, name)
-
-
-def _made(given: object) -> Any:
-    """An interceptor from itself, its class, or its class's name with its module."""
-    if isinstance(given, str):
-        module, _, name = given.replace(":", ".").rpartition(".")
-        try:
-            given = getattr(import_module(module), name)
-        except (ImportError, AttributeError, ValueError) as error:
-            raise InvalidArgument(f"interceptors: {given!r} cannot be imported: {error}") from error
-    return given() if inspect.isclass(given) else given

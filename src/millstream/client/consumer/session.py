@@ -247,10 +247,13 @@ class ConsumerSession:
     def poll_one_partition(
         self, timeout_s: float | None, count: int
     ) -> Steps[list[ConsumerRecord]]:
-        """The same, of one partition only."""
+        """The same, of one partition only; what interceptors take away whole is passed over."""
         take = partial(self.buffer.take, count, of_one=True)
-        records = yield from self._poll(timeout_s, take)
-        return self._intercepted(records or [])
+        while records := (yield from self._poll(timeout_s, take)):
+            left = self._intercepted(records)
+            if left:
+                return left
+        return []
 
     def poll_arrow(
         self, timeout_s: float | None, columns: Sequence[str] | None

@@ -7,14 +7,14 @@ are given as objects, classes or dotted names.
 from __future__ import annotations
 
 import logging
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from millstream.client.interceptor_chain import make_interceptors
 from millstream.client.producer.record import ProducerRecord
-from millstream.errors import InvalidArgument, MillstreamError
+from millstream.errors import MillstreamError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from millstream.client.producer.delivery import Delivery
     from millstream.client.producer.record import RecordMetadata
@@ -92,32 +92,4 @@ class InterceptorChain:
 
 def make_chain(given: object) -> InterceptorChain:
     """A chain from a setting: one or several objects, classes or dotted names."""
-    if given is None:
-        return InterceptorChain(())
-    items: Iterable[Any] = given if isinstance(given, list | tuple) else [given]
-    texts = [
-        name.strip()
-        for each in items
-        if isinstance(each, str)
-        for name in each.split(",")
-        if name.strip()
-    ]
-    objects = [each for each in items if not isinstance(each, str)]
-    return InterceptorChain([_made(each) for each in [*map(_named, texts), *objects]])
-
-
-def _made(given: Any) -> Any:
-    made = given() if isinstance(given, type) else given
-    if not hasattr(made, "on_send") and not hasattr(made, "on_acknowledgement"):
-        raise InvalidArgument(
-            f"{given!r} is no interceptor: it has neither on_send nor on_acknowledgement"
-        )
-    return made
-
-
-def _named(name: str) -> Any:
-    module, _, attribute = name.rpartition(".")
-    try:
-        return getattr(import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise InvalidArgument(f"interceptor {name!r} cannot be imported: {error}") from error
+    return InterceptorChain(make_interceptors(given, "on_send", "on_acknowledgement"))

@@ -244,6 +244,20 @@ def test_deserializers_and_interceptors(topics: Topics) -> None:
     assert committed[0] == {TopicPartition(topic, 0): OffsetAndMetadata(2)}
 
 
+def test_batches_go_on_after_one_that_an_interceptor_has_emptied(topics: Topics) -> None:
+    topic = topics.make(20)
+
+    class SecondHalf:
+        def on_consume(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
+            return [each for each in records if each.offset >= 10]
+
+    with assigned(topics, topic, interceptors=SecondHalf()) as consumer:
+        batches = consumer.batches(PATIENCE, max_records=5)
+        found = [next(batches), next(batches)]
+
+    assert [each.offset for batch in found for each in batch] == list(range(10, 20))
+
+
 def test_a_closed_consumer_says_so(topics: Topics) -> None:
     topic = topics.make()
     consumer = assigned(topics, topic)

@@ -180,7 +180,7 @@ def test_interceptors_are_a_chain_and_failures_are_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     Doubling.closed = 0
-    chain = ConsumerInterceptors([Doubling, Failing(), Doubling(), object()])
+    chain = ConsumerInterceptors([Doubling, Failing(), Doubling()])
 
     with caplog.at_level(logging.ERROR):
         assert chain.on_consume([RECORD]) == [RECORD] * 4
@@ -200,7 +200,7 @@ def test_interceptors_are_a_chain_and_failures_are_logged(
 
 @pytest.mark.parametrize("name", ["nowhere", "nowhere.Nobody", "logging:Nobody"])
 def test_an_interceptor_that_cannot_be_imported(name: str) -> None:
-    with pytest.raises(InvalidArgument, match=r"interceptors: .*cannot be imported"):
+    with pytest.raises(InvalidArgument, match=r"interceptor .*cannot be imported"):
         ConsumerInterceptors([name])
 
 
@@ -208,6 +208,35 @@ def test_an_interceptor_by_its_name() -> None:
     name = "millstream.client.consumer.interceptors:ConsumerInterceptor"
 
     assert ConsumerInterceptors([name]).on_consume([RECORD]) == [RECORD]
+    assert ConsumerInterceptors(f"{name}, {name}").on_consume([RECORD]) == [RECORD]
+
+
+def test_an_interceptor_alone_needs_no_list() -> None:
+    assert ConsumerInterceptors(Doubling()).on_consume([RECORD]) == [RECORD] * 2
+    with pytest.raises(InvalidArgument, match="neither on_consume nor on_commit"):
+        ConsumerInterceptors(object())
+
+
+@pytest.mark.parametrize("given", [None, 7])
+def test_an_interceptor_that_gives_no_records_is_passed_over(
+    given: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Forgetful:
+        def on_consume(self, records: object) -> object:
+            return given
+
+    chain = ConsumerInterceptors([Forgetful(), Doubling()])
+
+    assert chain.on_consume([RECORD]) == [RECORD] * 2
+    assert f"on_consume gave {given} instead of records" in caplog.text
+
+
+def test_an_interceptor_may_give_any_iterable() -> None:
+    class Lazy:
+        def on_consume(self, records: list[Any]) -> Any:
+            return (each for each in records)
+
+    assert ConsumerInterceptors(Lazy()).on_consume([RECORD]) == [RECORD]
 
 
 # ---- Arrow ----

@@ -139,6 +139,15 @@ class TestInterceptors:
         assert not make_chain(None)
         assert not make_chain(())
 
+    def test_names_and_objects_keep_their_order(self) -> None:
+        class Question:
+            def on_send(self, record: ProducerRecord) -> ProducerRecord:
+                return ProducerRecord(record.topic, record.value + b"?")
+
+        chain = make_chain([Question(), f"{__name__}.Marker", Question])
+
+        assert chain.on_send(ProducerRecord("t", b"a")).value == b"a?!?"
+
     @pytest.mark.parametrize("given", ["no.such.module", "nodots", 5, object()])
     def test_what_is_none_is_refused(self, given: object) -> None:
         with pytest.raises(InvalidArgument, match="interceptor"):
