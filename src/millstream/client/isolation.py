@@ -30,6 +30,8 @@ class Isolation:
 
     def to_wire(self, name: str) -> str:
         """A topic, group or transactional id as the brokers know it."""
+        if not isinstance(name, str):
+            raise InvalidArgument(f"a name is a str, not {name!r}")
         return self.prefix + name
 
     def from_wire(self, name: str) -> str | None:

@@ -15,6 +15,7 @@ from millstream.client.admin.outcomes import Outcomes
 from millstream.client.router import CONTROLLER, UNKNOWN_TOPIC_MS, Leader
 from millstream.errors import (
     BrokerUnreachable,
+    InvalidArgument,
     MillstreamError,
     NotController,
     OperationTimeout,
@@ -38,6 +39,8 @@ V = TypeVar("V")
 ITEMS_PER_REQUEST_MAX: Final = 10_000
 """Above this a request is cut into several."""
 _LOOK_AGAIN_MS: Final = 50
+_WRONG_KIND: Final = (TypeError, AttributeError, ValueError, LookupError)
+"""What a value of a wrong kind leads to when a request is made of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +91,7 @@ class ItemCalls(Generic[K, V]):
         self._until_ms = until_ms
         self._on_done = on_done
         self._open: dict[K, _Item] = {item: _Item() for item in plan.items}
-        self._targets = {item: plan.target(item) for item in plan.items}
+        self._targets = {item: _target_of(item, plan) for item in plan.items}
         self._results: dict[K, V] = {}
         self._errors: dict[K, MillstreamError] = {}
         self._is_finished = False
@@ -149,9 +152,9 @@ class ItemCalls(Generic[K, V]):
     def _send(self, node_id: int, items: list[K], now_ms: int) -> None:
         try:
             request = self._plan.request(items)
-        except MillstreamError as error:
+        except (MillstreamError, *_WRONG_KIND) as error:
             for item in items:
-                self._fail(item, error)
+                self._fail(item, _told(item, error))
             return
         for item in items:
             self._open[item].is_under_way = True
@@ -226,3 +229,19 @@ class ItemCalls(Generic[K, V]):
                 {each: self._errors[each] for each in items if each in self._errors},
             )
         )
+
+
+def _target_of(item: K, plan: ItemPlan[K, V]) -> Target:
+    try:
+        return plan.target(item)
+    except _WRONG_KIND as error:
+        raise _told(item, error) from error
+
+
+def _told(item: object, error: Exception) -> MillstreamError:
+    """The error of an item: its own, or that it is nothing that can be asked about."""
+    if isinstance(error, MillstreamError):
+        return error
+    told = InvalidArgument(f"{item!r}, or what was given for it, is of a wrong kind: {error}")
+    told.__cause__ = error
+    return told

@@ -6,16 +6,18 @@ coroutines of the I/O thread (`tasks`); `faces` makes them blocking or awaitable
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from millstream.client.admin.item_calls import ITEMS_PER_REQUEST_MAX, ItemCalls, ItemPlan
 from millstream.client.admin.tasks import Step
+from millstream.client.arguments import as_partition, as_seconds
 from millstream.client.router import Leader
 from millstream.errors import InvalidArgument, MillstreamError, error_for_code
 from millstream.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Mapping, Sequence
 
     from millstream.client.admin.outcomes import Outcomes
     from millstream.client.router import Target
@@ -43,9 +45,7 @@ class Operations:
     def _timeout_ms(self, timeout: float | None) -> int:
         if timeout is None:
             return self._runtime.config.default_api_timeout_ms
-        if not timeout >= 0:
-            raise InvalidArgument(f"timeout={timeout!r}: must be at least 0 seconds")
-        return round(timeout * 1000)
+        return round(as_seconds(timeout) * 1000)
 
     def _brokers_limit_ms(self, timeout: float | None) -> int:
         """How long a broker may take for a change before it answers."""
@@ -91,6 +91,8 @@ class Operations:
         batched_from: tuple[ApiKey, int] | None = None,
     ) -> Outcomes[K, V]:
         """Ask about many items; each ends with a result or an error of its own."""
+        if isinstance(items, str) or not isinstance(items, Iterable):
+            raise InvalidArgument(f"{items!r} is no list: give several, or a list of one")
         step: Step[Outcomes[K, V]] = Step()
         distinct = list(dict.fromkeys(items))
         plan = ItemPlan(distinct, target, request, read, per_request, batched_from)
@@ -105,12 +107,13 @@ class Operations:
     def _by_wire_topic(self, items: Iterable[TopicPartition]) -> dict[str, list[int]]:
         """Partitions by the wire's names of their topics."""
         grouped: dict[str, list[int]] = {}
-        for each in items:
+        for each in map(as_partition, items):
             grouped.setdefault(self._names.to_wire(each.topic), []).append(each.partition)
         return grouped
 
     def _leader(self, item: TopicPartition) -> Target:
-        return Leader(self._names.to_wire(item.topic), item.partition)
+        partition = as_partition(item)
+        return Leader(self._names.to_wire(partition.topic), partition.partition)
 
     def _partition(self, wire_topic: str, partition: int) -> TopicPartition:
         """The user's name of a partition in an answer to a question about it."""

@@ -5,7 +5,7 @@ Versions of Kafka that name topics only, and not by id, are served too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -46,8 +46,6 @@ from millstream.protocol.messages.metadata import (
 from millstream.types import Uuid
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from millstream.protocol.messages.create_topics import CreatableTopicResult
     from millstream.protocol.messages.metadata import MetadataResponseTopic
 
@@ -119,13 +117,16 @@ class TopicOperations(Operations):
 
     async def create_topics(
         self,
-        topics: Iterable[NewTopic],
+        topics: Iterable[NewTopic | str],
         *,
         validate_only: bool = False,
         timeout: float | None = None,
     ) -> Outcomes[str, CreatedTopic]:
-        """Create topics; with `validate_only`, only tell whether that would work."""
-        wanted = {each.name: self._creatable(each) for each in topics}
+        """Create topics; with `validate_only`, only tell whether that would work.
+
+        A name alone stands for a topic with the broker's defaults.
+        """
+        wanted = {each.name: self._creatable(each) for each in _new_topics(topics)}
         limit_ms = self._brokers_limit_ms(timeout)
 
         def request(names: Sequence[str]) -> VersionedRequest:
@@ -306,6 +307,16 @@ class TopicOperations(Operations):
                 for name, value in topic.config.items()
             ],
         )
+
+
+def _new_topics(given: Iterable[NewTopic | str]) -> list[NewTopic]:
+    if isinstance(given, str | NewTopic) or not isinstance(given, Iterable):
+        raise InvalidArgument(f"{given!r} is no list of topics; give [NewTopic(...), ...]")
+    listed = [NewTopic(each) if isinstance(each, str) else each for each in given]
+    for each in listed:
+        if not isinstance(each, NewTopic):
+            raise InvalidArgument(f"{each!r} is no topic to create; give NewTopic(name), or a name")
+    return listed
 
 
 def _takes_defaults(topic: CreatableTopic) -> bool:

@@ -12,7 +12,8 @@ import asyncio
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from millstream.client.consumer.face import ConsumerFace, to_timestamp
+from millstream.client.arguments import as_mapping, as_partitions, to_timestamp
+from millstream.client.consumer.face import ConsumerFace
 from millstream.client.consumer.starting_point import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from millstream.client.consumer.steps import perform_async
 from millstream.errors import ConcurrentUse
@@ -145,7 +146,8 @@ class AsyncConsumer(ConsumerFace):
         self, times: Mapping[TopicPartition, datetime | int], timeout: float | None = None
     ) -> dict[TopicPartition, FoundOffset | None]:
         """The first record of each partition that is not older; None where there is none."""
-        wanted = {partition: to_timestamp(time) for partition, time in times.items()}
+        given = as_mapping(times, "a time")
+        wanted = {partition: to_timestamp(time) for partition, time in given.items()}
         timeout_s = self._session.timeout_s(timeout)
         return await self._perform(self._session.offsets.find_offsets(wanted, timeout_s))
 
@@ -164,7 +166,7 @@ class AsyncConsumer(ConsumerFace):
     async def _ends(
         self, partitions: Iterable[TopicPartition], which: int, timeout: float | None
     ) -> dict[TopicPartition, int]:
-        times = dict.fromkeys(partitions, which)
+        times = dict.fromkeys(as_partitions(partitions), which)
         timeout_s = self._session.timeout_s(timeout)
         found = await self._perform(self._session.offsets.find_offsets(times, timeout_s))
         return {each: 0 if at is None else at.offset for each, at in found.items()}

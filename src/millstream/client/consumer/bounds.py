@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from millstream.client.consumer.face import to_timestamp
+from millstream.client.arguments import to_timestamp
 from millstream.errors import InvalidArgument, OffsetOutOfRange
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from itertools import chain
 from operator import length_hint
 from typing import TYPE_CHECKING, TypeVar
 
-from millstream.client.consumer.face import ConsumerFace, to_timestamp
+from millstream.client.arguments import as_mapping, as_partitions, to_timestamp
+from millstream.client.consumer.face import ConsumerFace
 from millstream.client.consumer.starting_point import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from millstream.client.consumer.steps import perform
 from millstream.errors import ConcurrentUse
@@ -157,7 +158,8 @@ class Consumer(ConsumerFace):
         self, times: Mapping[TopicPartition, datetime | int], timeout: float | None = None
     ) -> dict[TopicPartition, FoundOffset | None]:
         """The first record of each partition that is not older; None where there is none."""
-        wanted = {partition: to_timestamp(time) for partition, time in times.items()}
+        given = as_mapping(times, "a time")
+        wanted = {partition: to_timestamp(time) for partition, time in given.items()}
         return self._perform(
             self._session.offsets.find_offsets(wanted, self._session.timeout_s(timeout))
         )
@@ -180,7 +182,7 @@ class Consumer(ConsumerFace):
     def _ends(
         self, partitions: Iterable[TopicPartition], which: int, timeout: float | None
     ) -> dict[TopicPartition, int]:
-        times = dict.fromkeys(partitions, which)
+        times = dict.fromkeys(as_partitions(partitions), which)
         found = self._perform(
             self._session.offsets.find_offsets(times, self._session.timeout_s(timeout))
         )

@@ -9,9 +9,15 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from dataclasses import replace
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from millstream.client.arguments import (
+    as_number,
+    as_partitions,
+    as_pattern,
+    as_topics,
+    to_timestamp,
+)
 from millstream.client.config import settings_from_dotted, settings_from_kwargs, shown
 from millstream.client.consumer.config import ConsumerConfig
 from millstream.client.consumer.membership.subscription import Subscription
@@ -23,6 +29,7 @@ from millstream.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
+    from datetime import datetime
     from typing import Self
 
     from millstream.client.consumer.session_commits import Offsets, OnCommit
@@ -30,6 +37,8 @@ if TYPE_CHECKING:
     from millstream.records.kernel import ConsumerRecord
 
 T = TypeVar("T")
+
+_TO_THE_ENDS: Final = "seek_to_beginning and seek_to_end go to the ends"
 
 
 class ConsumerFace(ABC):
@@ -112,17 +121,15 @@ class ConsumerFace(ABC):
         self, topics: str | Iterable[str], pattern: str | re.Pattern[str] | None
     ) -> Subscription:
         isolation = self._session.config.isolation
-        names = [topics] if isinstance(topics, str) else list(topics)
+        names = as_topics(topics)
         if (pattern is None) == (not names):
             raise InvalidArgument("subscribe to topics or to a pattern: give one of them")
-        if "" in names:
-            raise InvalidArgument("a topic has a name of one letter or more")
         if pattern is None:
             return Subscription(topics=frozenset(map(isolation.to_wire, names)))
         if isinstance(pattern, str):
             prefix = re.escape(isolation.prefix)
             return Subscription(regex=f"{prefix}(?:{pattern})" if prefix else pattern)
-        return Subscription(matches=_matcher(pattern, isolation.from_wire))
+        return Subscription(matches=_matcher(as_pattern(pattern), isolation.from_wire))
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions, without sharing them; replaces those before.
@@ -161,14 +168,10 @@ class ConsumerFace(ABC):
 
     def seek(self, partition: TopicPartition, offset: int, *, leader_epoch: int = -1) -> None:
         """Read a partition from an offset on."""
-        if offset < 0:
-            raise InvalidArgument(
-                f"offset={offset}: must be 0 or more; seek_to_beginning and seek_to_end go to the "
-                "ends"
-            )
+        start = AtOffset(as_number(offset, "offset", _TO_THE_ENDS), leader_epoch)
         with self._use():
             self._give_back()
-            self._session.offsets.seek(partition, AtOffset(offset, leader_epoch))
+            self._session.offsets.seek(partition, start)
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         """Read from the first record that is still there; all assigned partitions by default."""
@@ -198,7 +201,7 @@ class ConsumerFace(ABC):
                 self._session.offsets.seek(partition, AtTime(timestamp))
 
     def _or_all(self, partitions: Iterable[TopicPartition] | None) -> Collection[TopicPartition]:
-        return sorted(self.assignment()) if partitions is None else list(partitions)
+        return sorted(self.assignment()) if partitions is None else as_partitions(partitions)
 
     # ---- the group ----
 
@@ -231,19 +234,6 @@ class ConsumerFace(ABC):
     def __repr__(self) -> str:
         config = self._session.config
         return shown(self, config.bootstrap_servers, group_id=config.group_id)
-
-
-def to_timestamp(time: datetime | int) -> int:
-    """Milliseconds since 1970 of an aware datetime, or as they are."""
-    if isinstance(time, datetime):
-        if time.tzinfo is None:
-            raise InvalidArgument(
-                f"{time!r} has no time zone: use an aware datetime, or milliseconds since 1970"
-            )
-        return round(time.timestamp() * 1000)
-    if time < 0:
-        raise InvalidArgument(f"{time} is before 1970; give milliseconds since then")
-    return time
 
 
 def _matcher(

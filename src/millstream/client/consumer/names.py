@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
+from millstream.client.arguments import as_partition, as_partitions
 from millstream.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -34,10 +35,11 @@ class Names:
         return self._isolation.is_visible(topic)
 
     def to_wire(self, partition: TopicPartition) -> TopicPartition:
-        """A partition as brokers know it."""
+        """A partition as brokers know it; what the user gave may be a plain tuple."""
+        given = as_partition(partition)
         if self._is_same:
-            return partition
-        return TopicPartition(self.topic_to_wire(partition.topic), partition.partition)
+            return given
+        return TopicPartition(self.topic_to_wire(given.topic), given.partition)
 
     def from_wire(self, partition: TopicPartition) -> TopicPartition:
         """A partition as the user knows it."""
@@ -47,7 +49,7 @@ class Names:
 
     def all_to_wire(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Several."""
-        return [self.to_wire(each) for each in partitions]
+        return [self.to_wire(each) for each in as_partitions(partitions)]
 
     def sorted_from_wire(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Several, in order."""

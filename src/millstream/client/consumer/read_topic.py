@@ -9,11 +9,11 @@ from __future__ import annotations
 from datetime import UTC
 from typing import TYPE_CHECKING, Any, Final
 
+from millstream.client.arguments import to_timestamp
 from millstream.client.config import settings_from_kwargs
 from millstream.client.consumer.arrow import ArrowBatch, imported, to_pandas
 from millstream.client.consumer.bounds import Ends, Span, bound_of, offset_of
 from millstream.client.consumer.config import ConsumerConfig
-from millstream.client.consumer.face import to_timestamp
 from millstream.client.consumer.session import ARROW_BYTES, ConsumerSession
 from millstream.client.consumer.starting_point import (
     EARLIEST_TIMESTAMP,

@@ -13,6 +13,7 @@ from functools import partial
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from millstream.client.arguments import as_seconds
 from millstream.client.consumer.arrow import ArrowBatch
 from millstream.client.consumer.core import ConsumerCore
 from millstream.client.consumer.fetch_buffer import FetchBuffer
@@ -122,9 +123,7 @@ class ConsumerSession:
         """How long a call may take: as told, or by the settings."""
         if given is None:
             return self.config.default_api_timeout_ms / 1000
-        if given < 0:
-            raise InvalidArgument(f"timeout={given}: must not be negative")
-        return given
+        return as_seconds(given)
 
     def record_count(self, given: int | None) -> int:
         """How many records a poll may give: as told, or by the settings."""

@@ -10,9 +10,10 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
+from millstream.client.arguments import as_offsets
 from millstream.client.consumer.steps import AwaitResult
 from millstream.client.groups import OffsetAndMetadata
-from millstream.errors import InvalidArgument, InvalidGroupId, MillstreamError
+from millstream.errors import InvalidGroupId, MillstreamError
 from millstream.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -177,15 +178,7 @@ class SessionCommits:
         self.membership()
         if offsets is None:
             return self.consumed()
-        given = self._names.keys_to_wire(offsets)
-        checked = {
-            partition: OffsetAndMetadata(offset) if isinstance(offset, int) else offset
-            for partition, offset in given.items()
-        }
-        for partition, offset in checked.items():
-            if offset.offset < 0:
-                raise InvalidArgument(f"{partition}: commit an offset of 0 or more, not {offset}")
-        return checked
+        return self._names.keys_to_wire(as_offsets(offsets))
 
 
 def _of(core: Any) -> Membership:

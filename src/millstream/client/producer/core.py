@@ -13,7 +13,8 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from millstream.client.groups import ConsumerGroupMetadata, OffsetAndMetadata
+from millstream.client.arguments import as_number, as_offsets, as_topic
+from millstream.client.groups import ConsumerGroupMetadata
 from millstream.client.io_thread import IoThread
 from millstream.client.producer.completions import Completions
 from millstream.client.producer.dispatcher import DispatcherThread
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from millstream.client.futures import Waiter
+    from millstream.client.groups import OffsetAndMetadata
     from millstream.client.producer.config import ProducerConfig
     from millstream.client.producer.delivery import Delivery
     from millstream.client.producer.record import HeadersLike, Timestamp
@@ -196,10 +198,10 @@ class ProducerCore:
         headers: HeadersLike,
     ) -> ProducerRecord:
         """What was given to `send`, checked, after the interceptors have seen it."""
-        if partition is not None and partition < 0:
-            raise InvalidArgument(f"partition {partition} is negative; leave it out to have one")
+        if partition is not None and (type(partition) is not int or partition < 0):
+            partition = as_number(partition, "partition", "leave it out to have one")
         given = ProducerRecord(
-            _checked_topic(topic),
+            as_topic(topic),
             value,
             key,
             partition,
@@ -294,10 +296,8 @@ class ProducerCore:
         if isinstance(group, str):
             group = ConsumerGroupMetadata(group)
         on_wire = {
-            TopicPartition(to_wire(place.topic), place.partition): (
-                OffsetAndMetadata(offset) if isinstance(offset, int) else offset
-            )
-            for place, offset in offsets.items()
+            TopicPartition(to_wire(place.topic), place.partition): offset
+            for place, offset in as_offsets(offsets).items()
         }
         return on_wire, replace(group, group_id=to_wire(group.group_id))
 
@@ -377,12 +377,6 @@ def _pass_on(done: Waiter[None], waiter: Waiter[None]) -> None:
         waiter.set_error(error)
     else:
         waiter.set_result(None)
-
-
-def _checked_topic(topic: object) -> str:
-    if not isinstance(topic, str) or not topic:
-        raise InvalidArgument(f"a topic is a str that is not empty, not {topic!r}")
-    return topic
 
 
 def _serializer(given: object, *, is_key: bool) -> Any:

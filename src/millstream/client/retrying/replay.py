@@ -13,9 +13,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from millstream.client.arguments import to_timestamp
 from millstream.client.consumer.bounds import Ends, Span, bound_of, offset_of
 from millstream.client.consumer.consumer import Consumer
-from millstream.client.consumer.face import to_timestamp
 from millstream.client.producer.producer import Producer
 from millstream.client.retrying import attempt as headers_of
 from millstream.clock import SystemClock

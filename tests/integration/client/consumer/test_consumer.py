@@ -275,11 +275,11 @@ def test_wrong_uses_say_what_to_do(topics: Topics) -> None:
             consumer.poll()
         with pytest.raises(InvalidArgument, match="give one of them"):
             consumer.subscribe()
-        with pytest.raises(InvalidArgument, match="one letter or more"):
+        with pytest.raises(InvalidArgument, match="a str that is not empty"):
             consumer.subscribe([""])
         with pytest.raises(InvalidArgument, match="max_records=0"):
             consumer.poll(max_records=0)
-        with pytest.raises(InvalidArgument, match="must not be negative"):
+        with pytest.raises(InvalidArgument, match="must be at least 0"):
             consumer.committed([], timeout=-1)
         with pytest.raises(InvalidArgument, match="is not assigned"):
             consumer.position(TopicPartition(topic, 0))

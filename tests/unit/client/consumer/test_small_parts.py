@@ -117,7 +117,7 @@ def test_names_with_and_without_an_environment() -> None:
     plain, staging = Names(Isolation()), Names(Isolation("staging"))
     wire = TopicPartition("staging.orders", 0)
 
-    assert plain.to_wire(P0) is P0
+    assert plain.to_wire(P0) == P0
     assert plain.from_wire(P0) is P0
     assert staging.to_wire(P0) == wire
     assert staging.from_wire(wire) == P0
@@ -287,7 +287,7 @@ def test_a_package_that_is_not_installed_is_named() -> None:
 
 
 def test_times_are_aware_datetimes_or_milliseconds() -> None:
-    from millstream.client.consumer.face import to_timestamp
+    from millstream.client.arguments import to_timestamp
 
     assert to_timestamp(datetime.fromtimestamp(1.5, UTC)) == 1500
     assert to_timestamp(1500) == 1500
