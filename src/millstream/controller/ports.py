@@ -29,8 +29,14 @@ class MetadataLog(Protocol):
     def append(self, epoch: int, records: Sequence[VersionedRecord]) -> int:
         """Append one batch, all or nothing, and say the offset of its last record.
 
-        NotController if this node does not lead in that epoch. The batch is not committed yet.
+        NotController if this node does not lead in that epoch, KafkaStorageError while nothing can
+        be written. The batch is not committed yet.
         """
+        ...
+
+    @property
+    def obstacle(self) -> Exception | None:
+        """Why nothing can be written at the moment, so that what was appended waits; or None."""
         ...
 
     def resign(self, epoch: int) -> None:

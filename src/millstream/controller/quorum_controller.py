@@ -20,6 +20,7 @@ from millstream.controller.periodic import PeriodicTasks
 from millstream.controller.replication_control import ControllerState
 from millstream.errors import (
     ApiError,
+    KafkaStorageError,
     MillstreamError,
     NotController,
     PolicyViolation,
@@ -52,6 +53,8 @@ _NO_OP: Final = "write a record when idle"
 _REBALANCE: Final = "move leaderships to preferred replicas"
 _UNCLEAN: Final = "elect unclean leaders"
 _TOKENS: Final = "remove expired delegation tokens"
+_STALL_PAUSE_MS: Final = 500
+"""How long the controller leaves what is due alone while its log cannot be written."""
 
 
 class _Deferred(NamedTuple):
@@ -105,6 +108,7 @@ class QuorumController:
         self._on_fault = on_fault
         self._history = ImageHistory()
         self._high_watermark = 0
+        self._paused_until_ms = 0
         self._term: _Term | None = None
 
     @property
@@ -152,7 +156,10 @@ class QuorumController:
             if not broker.is_fenced:
                 seen = image.provenance.last_offset if broker.in_controlled_shutdown else None
                 controls.sessions.assume(broker.id, broker.epoch, now_ms, seen)
-        self._write_internally(Decision(None, self._activation_records()), now_ms, wall_ms)
+        activation = Decision(None, self._activation_records())
+        if not self._write_internally(activation, now_ms, wall_ms):
+            # Without its first records it must not decide: to be elected again is to try again.
+            self._log.resign(epoch)
         if self._term is not None:
             # Undoing a transaction may have changed more than a delta tells.
             self._term.state.index = PartitionIndex(self._history.current.topics)
@@ -164,6 +171,12 @@ class QuorumController:
         if term is not None:
             for waiting in term.deferred:
                 self._answer(waiting, error_response(waiting.request, NotController()))
+
+    def on_stalled(self) -> None:
+        """The log cannot be written for now: whoever waits is told, and may find it done later."""
+        term = self._term
+        while term is not None and term.deferred:
+            self._refuse_for_now(term.deferred.popleft())
 
     def on_committed(self, last_offset: int) -> None:
         """Everything up to this offset is committed: answers may go out."""
@@ -217,6 +230,8 @@ class QuorumController:
             waiting = _Deferred(offset, request, decision.response, reply)
             if offset < self._high_watermark:
                 self._answer(waiting, decision.response)
+            elif self._log.obstacle is not None:
+                self._refuse_for_now(waiting)
             else:
                 term.deferred.append(waiting)
 
@@ -231,12 +246,16 @@ class QuorumController:
             self._term.tasks.next_deadline_ms,
             self._term.controls.sessions.next_expiry_ms(self._unfenced_ids()),
         )
-        return min((each for each in deadlines if each is not None), default=None)
+        earliest_ms = min((each for each in deadlines if each is not None), default=None)
+        return None if earliest_ms is None else max(earliest_ms, self._paused_until_ms)
 
     def tick(self, now_ms: int, wall_ms: int) -> None:
         """Do what is due: fence silent brokers, keep house."""
         term = self._term
         if term is None:
+            return
+        if self._log.obstacle is not None:
+            self._paused_until_ms = now_ms + _STALL_PAUSE_MS
             return
         for broker_id in term.controls.sessions.expired(self._unfenced_ids(), now_ms):
             if self._term is term:
@@ -306,14 +325,19 @@ class QuorumController:
 
     # How decisions are carried out.
 
-    def _write_internally(self, decision: Decision[object], now_ms: int, wall_ms: int) -> None:
-        """Carry out a decision that nobody waits for."""
+    def _write_internally(self, decision: Decision[object], now_ms: int, wall_ms: int) -> bool:
+        """Carry out a decision that nobody waits for; False if the log cannot be written now."""
         try:
             self._write(decision, now_ms, wall_ms)
         except NotController:
             self.on_not_leader()
+        except KafkaStorageError:
+            # Raft has said so. What is due is due again when there is room.
+            self._paused_until_ms = now_ms + _STALL_PAUSE_MS
+            return False
         except MillstreamError as error:
             self._on_fault("a decision of the controller itself could not be carried out", error)
+        return True
 
     def _write(self, decision: Decision[object], now_ms: int, wall_ms: int) -> int:
         """Append a decision's records; says which offset its answer must wait for."""
@@ -352,6 +376,10 @@ class QuorumController:
         for delta in deltas:
             if delta.touches("topics"):
                 term.state.index.update(delta.topics)
+
+    def _refuse_for_now(self, waiting: _Deferred) -> None:
+        problem = f"{self._log.obstacle}; the request may still be done when there is room"
+        self._answer(waiting, error_response(waiting.request, KafkaStorageError(problem)))
 
     def _answer(self, waiting: _Deferred, response: Message) -> None:
         try:

@@ -13,20 +13,23 @@ only what came after the newest one.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from struct import Struct
 from typing import TYPE_CHECKING, Final
 
-from millstream.config import ConfigType, at_least, key, non_empty, one_of, validate
 from millstream.errors import KafkaStorageError
-from millstream.metadata.log_damage import RECOVERY_KEY, STRICT, TRUNCATE, DamageJudge
+from millstream.metadata.log_damage import TRUNCATE, DamageJudge
+from millstream.metadata.metadata_log_config import BATCH_BYTES_MAX
 from millstream.metadata.snapshot_files import (
     BOOTSTRAP_SNAPSHOT,
     SnapshotFiles,
     write_snapshot_file,
 )
+from millstream.metadata.stalls import stalls
 from millstream.metadata.synced_offset import SyncedOffset
+from millstream.raft.ports import LogStalled
 from millstream.storage.config import LogConfig
-from millstream.storage.faults import storage_errors
+from millstream.storage.faults import is_disk_failure, is_out_of_descriptors, storage_errors
 from millstream.storage.file_names import LOG, parse_segment_file_name
 from millstream.storage.loader import LoadRequest
 from millstream.storage.meta_properties import read_partition_metadata, write_partition_metadata
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from millstream.clock import Clock
+    from millstream.metadata.metadata_log_config import MetadataLogConfig
     from millstream.storage.filesystem import FileSystem
     from millstream.types import OffsetAndEpoch, ReadableBuffer
 
@@ -47,58 +51,10 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 METADATA_PARTITION: Final = "__cluster_metadata-0"
-_LONG: Final = ConfigType.LONG
 _EPOCH_MAX: Final = (1 << 31) - 1
-_BATCH_BYTES_MAX: Final = 8 << 20
+_BATCH_HEAD: Final = Struct(">qi")  # Base offset, and how many bytes follow.
 _SYNC_INTERVAL_MS: Final = 1000
 """How often the note about what is on disk is itself brought there."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetadataLogConfig:
-    """Where the metadata log is, and how much of it is kept."""
-
-    directory: str | None = key(
-        "metadata.log.dir",
-        None,
-        non_empty(),
-        "Where the metadata log is; without it, in the first of `log.dirs`.",
-        kind=ConfigType.STRING,
-    )
-    segment_bytes: int = key(
-        "metadata.log.segment.bytes",
-        1 << 30,
-        at_least(_BATCH_BYTES_MAX),
-        "The largest segment file of the metadata log.",
-        unit="bytes",
-    )
-    retention_bytes: int = key(
-        "metadata.max.retention.bytes",
-        100 << 20,
-        at_least(-1),
-        "How large the metadata log may be with its snapshots before what the newest snapshot "
-        "makes superfluous is deleted; -1 is no limit.",
-        kind=_LONG,
-        unit="bytes",
-    )
-    retention_ms: int = key(
-        "metadata.max.retention.ms",
-        7 * 86_400_000,
-        at_least(-1),
-        "How old a snapshot may be that is not the newest; -1 is no limit.",
-        kind=_LONG,
-        unit="ms",
-    )
-    recovery: str = key(
-        RECOVERY_KEY,
-        STRICT,
-        one_of(STRICT, TRUNCATE),
-        "What a controller does that finds damage in the metadata log where it had been synced: "
-        "refuse to start, or cut the log there and lose what follows.",
-    )
-
-    def __post_init__(self) -> None:
-        validate(self)
 
 
 class MetadataLog:
@@ -198,10 +154,16 @@ class MetadataLog:
         return [(each.epoch, each.start_offset) for each in self._log.epochs.entries]
 
     def append(self, batches: ReadableBuffer) -> None:
-        """Add whole batches whose first offset is `end_offset`."""
-        appended = self._log.append_as_follower(batches, _EPOCH_MAX, self._clock.wall_ms())
-        assert appended is not None
-        assert appended.byte_count == len(batches)
+        """Add whole batches whose first offset is `end_offset`.
+
+        Those that an attempt which stalled has added already are left out.
+        """
+        missing = _batches_from(self.end_offset, batches)
+        if missing:
+            with stalls(self.directory, "appending"):
+                appended = self._log.append_as_follower(missing, _EPOCH_MAX, self._clock.wall_ms())
+            assert appended is not None
+            assert appended.byte_count == len(missing)
 
     def read(self, offset: int, bytes_max: int) -> ReadableBuffer:
         """Batches from the one that holds `offset` on; the last may be cut off by the limit."""
@@ -214,12 +176,21 @@ class MetadataLog:
             self._synced.lower(offset)
         self._log.truncate_to(offset, self._clock.wall_ms())
 
-    def flush(self, done: Callable[[], None]) -> None:
-        """Make everything appended so far durable, then call `done`."""
-        job = self._log.begin_flush()
+    def flush(
+        self, done: Callable[[], None], stalled: Callable[[LogStalled], None] = lambda _: None
+    ) -> None:
+        """Make everything appended so far durable, then call `done`; `stalled` if it has to wait.
+
+        Only for want of descriptors: a disk that had no room when it was synced may have lost what
+        it was given before.
+        """
+        with stalls(self.directory, "syncing"):
+            job = self._log.begin_flush()
 
         def finish(error: Exception | None) -> None:
-            if error is not None:
+            if error is not None and is_out_of_descriptors(error):
+                stalled(LogStalled(f"{self.directory}: syncing failed ({error})"))
+            elif error is not None:
                 self._on_failure(error)
             elif not self._log.is_closed:
                 self._log.finish_flush(job)
@@ -234,7 +205,12 @@ class MetadataLog:
 
     def _note_synced(self) -> None:
         """Write down what is on disk; the note itself gets there with one of the next syncs."""
-        self._synced.write(self._log.recovery_point)
+        try:
+            self._synced.write(self._log.recovery_point)
+        except OSError as error:
+            if is_disk_failure(error):
+                raise
+            return  # It may lag behind: the next sync writes another one.
         now_ms = self._clock.monotonic_ms()
         if now_ms >= self._synced_note_due_ms:
             self._synced_note_due_ms = now_ms + _SYNC_INTERVAL_MS
@@ -260,7 +236,8 @@ class MetadataLog:
         self, snapshot_id: OffsetAndEpoch, position: int, data: ReadableBuffer
     ) -> None:
         """Add to a snapshot under way."""
-        self._snapshots.receive(snapshot_id, position, data)
+        with stalls(self.directory, "receiving a snapshot"):
+            self._snapshots.receive(snapshot_id, position, data)
 
     def install_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
         """Make a received snapshot count, and the log empty, starting at its end.
@@ -277,9 +254,15 @@ class MetadataLog:
     def delete_before(self, snapshot_id: OffsetAndEpoch) -> None:
         """Delete older snapshots and the segments below this one."""
         self._log.raise_log_start_offset(snapshot_id.offset)
-        for segment in self._log.delete_old_segments(self._clock.wall_ms()):
-            segment.delete_files()
-        self._snapshots.delete_before(snapshot_id)
+        try:
+            for segment in self._log.delete_old_segments(self._clock.wall_ms()):
+                segment.delete_files()
+            self._snapshots.delete_before(snapshot_id)
+        except (OSError, KafkaStorageError) as error:
+            if is_disk_failure(error):
+                raise
+            # They are superfluous and no more than that: the next snapshot's turn takes them, too.
+            _logger.warning("old parts of the metadata log stay for now: %s", error)
 
     # What the node asks.
 
@@ -300,10 +283,16 @@ class MetadataLog:
         return lambda: write_snapshot_file(filesystem, directory, snapshot_id, pieces)
 
     def note_snapshot(self, snapshot_id: OffsetAndEpoch, size: int) -> None:
-        """Such a job is done. Records go on in a new segment."""
+        """Such a job is done. Records go on in a new segment, if there is room for one."""
         now_ms = self._clock.wall_ms()
         self._snapshots.note(snapshot_id, size, now_ms)
-        self._log.roll(now_ms)
+        try:
+            self._log.roll(now_ms)
+        except KafkaStorageError as error:
+            if is_disk_failure(error):
+                self._on_failure(error)
+            else:
+                _logger.warning("the metadata log goes on in its old segment: %s", error)
 
     def superfluous_before(self) -> OffsetAndEpoch | None:
         """The snapshot that the log should begin with by the rules of retention, if not yet."""
@@ -314,6 +303,12 @@ class MetadataLog:
             return None
         chosen = ascending[-1] if is_too_large else self._oldest_to_keep(ascending)
         return chosen if chosen.offset > self.start_offset else None
+
+    def abandon(self) -> None:
+        """Let go without touching the disk again; the next opening looks at the log's end."""
+        self._snapshots.close()
+        self._log.abandon()
+        self._synced.close()
 
     def close(self) -> None:
         """Bring everything to disk."""
@@ -353,7 +348,7 @@ def _load_request(
             segment_ms=INT64_MAX,
             retention_ms=-1,
             retention_bytes=-1,
-            max_message_bytes=_BATCH_BYTES_MAX,
+            max_message_bytes=BATCH_BYTES_MAX,
             segment_index_bytes=_INDEX_BYTES,
         ),
         now_ms=clock.wall_ms(),
@@ -366,6 +361,14 @@ def _load_request(
 
 _INDEX_BYTES: Final = 1 << 20
 """How large an index file is until its segment is closed."""
+
+
+def _batches_from(offset: int, batches: ReadableBuffer) -> ReadableBuffer:
+    """The batches that begin at an offset or after it."""
+    at = 0
+    while at < len(batches) and (head := _BATCH_HEAD.unpack_from(batches, at))[0] < offset:
+        at += _BATCH_HEAD.size + head[1]
+    return memoryview(batches)[at:] if at else batches
 
 
 def _needed_to(synced_to: int | None, snapshots: SnapshotFiles) -> int | None:

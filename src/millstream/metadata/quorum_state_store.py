@@ -11,6 +11,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from millstream.errors import KafkaStorageError
+from millstream.metadata.stalls import stalls
 from millstream.raft.effects import ElectionState
 from millstream.raft.voters import KRAFT_VERSION_DYNAMIC, ReplicaKey
 from millstream.storage.filesystem import write_atomically
@@ -50,7 +51,8 @@ class FileQuorumStateStore:
     ) -> None:
         """Replace it; durable on return."""
         content = json.dumps(_render(election, kraft_version, voter_ids), separators=(",", ":"))
-        write_atomically(self._filesystem, self._path, content.encode())
+        with stalls(self._path, "writing"):
+            write_atomically(self._filesystem, self._path, content.encode())
 
 
 def _parse(found: dict[str, Any]) -> ElectionState:

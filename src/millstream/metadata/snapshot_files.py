@@ -8,6 +8,7 @@ What the files say is the business of `checkpoints`.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from millstream.types import OffsetAndEpoch
@@ -51,6 +52,11 @@ def write_snapshot_file(
             file.pwrite(piece, size)
             size += len(piece)
         file.sync()
+    except OSError:
+        # What has no room must not take what there is.
+        with suppress(OSError):
+            filesystem.remove(path + PART)
+        raise
     finally:
         file.close()
     filesystem.rename(path + PART, path)

@@ -33,7 +33,7 @@ from millstream.coordinator.group.consumer.config import ConsumerGroupConfig
 from millstream.coordinator.group.share.config import ShareGroupConfig
 from millstream.coordinator.share.config import ShareCoordinatorConfig
 from millstream.coordinator.transaction.config import TransactionConfig
-from millstream.metadata.metadata_log import MetadataLogConfig
+from millstream.metadata.metadata_log_config import MetadataLogConfig
 from millstream.metadata.snapshots import SnapshotConfig
 from millstream.network.config import SocketServerConfig
 from millstream.network.endpoint import SecurityProtocol, parse_listener

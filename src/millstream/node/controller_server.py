@@ -58,6 +58,11 @@ class ActiveLog:
         _, end_offset = self._driver.submit(epoch, [encode_record(each) for each in records])
         return end_offset - 1
 
+    @property
+    def obstacle(self) -> Exception | None:
+        """Why nothing can be written at the moment; None while all is well."""
+        return self._driver.obstacle
+
     def resign(self, epoch: int) -> None:
         """Give up the leadership of that epoch."""
         self._driver.resign(epoch)
@@ -136,6 +141,10 @@ class ControllerServer:
             _logger.info("this node is no longer the active controller")
         self._controller.on_not_leader()
         self._arm()
+
+    def on_stalled(self) -> None:
+        """Nothing can be committed for now."""
+        self._controller.on_stalled()
 
     def on_batch(self, batch: MetadataBatch) -> None:
         """Committed records."""

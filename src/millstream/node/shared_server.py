@@ -63,6 +63,10 @@ class RaftFollower(Protocol):
         """It does not."""
         ...
 
+    def on_stalled(self) -> None:
+        """Nothing can be committed for now."""
+        ...
+
     def on_batch(self, batch: MetadataBatch) -> None:
         """Committed records."""
         ...
@@ -115,6 +119,7 @@ class SharedServer:
                 network=network,
                 alarm=timers.alarm(lambda: self.driver.tick()),
                 listener=self,
+                on_failure=self._log_failed,
             )
         except MillstreamError as error:
             self.abandon()
@@ -134,13 +139,16 @@ class SharedServer:
                 self._config.metadata_log,
                 clock=self._clock,
                 sync=self._sync,
-                on_failure=lambda error: self._on_fatal("the metadata log failed", error),
+                on_failure=self._log_failed,
                 is_voter=self._config.is_controller,
             )
         except BaseException:
             lock.release()
             raise
         return lock, log
+
+    def _log_failed(self, error: Exception) -> None:
+        self._on_fatal("the metadata log failed", error)
 
     def _sync(self, work: Callable[[], None], done: Callable[[Exception | None], None]) -> None:
         self._workers.run(_WORKER, work, done)
@@ -187,8 +195,13 @@ class SharedServer:
         since = self._applied_offset - (0 if latest is None else latest.offset)
         if since >= _RECORDS_WORTH_A_SNAPSHOT and not self._is_snapshotting:
             self._write_snapshot_now()
-        self.log.close()
-        self._lock.release()
+        try:
+            self.log.close()
+        except KafkaStorageError as error:
+            _logger.warning("the metadata log is left unclean, which is no loss: %s", error)
+            self.log.abandon()
+        finally:
+            self._lock.release()
 
     def abandon(self) -> None:
         """Let go without another word to the disk."""
@@ -231,6 +244,11 @@ class SharedServer:
             else:
                 self.controller.on_not_leader()
         self.loader.leader_changed(LeaderAndEpoch(leader_id, epoch))
+
+    def stalled(self) -> None:
+        """The log cannot be written for now."""
+        if self.controller is not None:
+            self.controller.on_stalled()
 
     def shutdown_completed(self) -> None:
         """Leadership is handed over."""

@@ -3,6 +3,10 @@
 `node` makes one per process and calls it from one thread, usually the event loop: when a request,
 an answer or the alarm comes, or the controller has records. It never waits; what takes time (a
 flush on a worker thread, the network) is reported back by whoever does it.
+
+A log that has no room stalls the replica: the decision that could not be performed stays first in
+the queue and is tried again every now and then. Until it works the core is not stepped, so that it
+never knows more than the disk; requests and submissions are refused, and nothing is acknowledged.
 """
 
 from __future__ import annotations
@@ -10,9 +14,9 @@ from __future__ import annotations
 import logging
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Final, assert_never
 
-from millstream.errors import InvalidArgument
+from millstream.errors import InvalidArgument, KafkaStorageError, MillstreamError
 from millstream.raft.core import RaftCore
 from millstream.raft.effects import (
     AcceptSubmission,
@@ -48,6 +52,7 @@ from millstream.raft.events import (
     UpgradeKRaftVersion,
 )
 from millstream.raft.leader_state import Leader
+from millstream.raft.ports import LogStalled
 from millstream.raft.recovery import read_quorum_of_snapshot, recover
 
 if TYPE_CHECKING:
@@ -71,11 +76,16 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
+STALL_RETRY_MS: Final = 250
+"""How long a log that has no room is left alone."""
+_STALL_TOLD_EVERY_MS: Final = 10_000
+
 
 class RaftDriver:
     """One replica at work. Not thread-safe: one thread calls everything.
 
-    A QuorumFault out of any call is final: the replica has stopped, and so should the node.
+    A QuorumFault out of any call is final: the replica has stopped, and so should the node. So is
+    an error of the log or the store, of which `on_failure` hears.
     """
 
     def __init__(
@@ -90,6 +100,7 @@ class RaftDriver:
         network: NetworkChannel,
         alarm: Alarm,
         listener: RaftListener,
+        on_failure: Callable[[Exception], None] = lambda error: None,
     ) -> None:
         self._clock = clock
         self._log = log
@@ -97,10 +108,17 @@ class RaftDriver:
         self._network = network
         self._alarm = alarm
         self._listener = listener
+        self._on_failure = on_failure
+        self._effects: deque[Effect] = deque()
         self._events: deque[Event] = deque()
         self._notices: deque[Callable[[], None]] = deque()
         self._is_stepping = False
         self._is_notifying = False
+        self._is_started = False
+        self._obstacle: Exception | None = None
+        self._has_failed = False
+        self._stall_told_ms: int | None = None
+        self._is_stall_told = False
         self._last_token = 0
         self._respond: dict[object, Callable[[Message], None]] = {}
         self._outcomes: dict[object, AcceptSubmission | RefuseSubmission] = {}
@@ -109,17 +127,42 @@ class RaftDriver:
     # --- What others call ---
 
     def start(self) -> None:
-        """Begin: a quorum of one has its leader when this returns, if its log flushes at once."""
-        self._run(self.core.start(self._clock.monotonic_ms(), self._clock.wall_ms()))
+        """Begin: a quorum of one has its leader when this returns, if its log flushes at once.
+
+        Raises why the log or the store cannot be written.
+        """
+        self._effects += self.core.start(self._clock.monotonic_ms(), self._clock.wall_ms())
+        self._run()
+        if self._obstacle is not None:
+            self._has_failed = True
+            raise self._obstacle
+        self._is_started = True
 
     def tick(self) -> None:
         """The alarm has gone off."""
+        if self._obstacle is not None and not self._has_failed:
+            self._obstacle = None
+            self._run()
+            if self._obstacle is not None:
+                return
+            if self._is_stall_told:
+                self._is_stall_told = False
+                _logger.info("the metadata log can be written again")
         self._happen(Tick())
+
+    @property
+    def obstacle(self) -> Exception | None:
+        """Why nothing can be written at the moment, or any more; None while all is well."""
+        return self._obstacle
 
     def handle(
         self, request: Message, version: int, listener: str, respond: Callable[[Message], None]
     ) -> None:
-        """Take a request of another node or a tool; `respond` gets the answer, now or later."""
+        """Take a request of another node or a tool; `respond` gets the answer, now or later.
+
+        Raises a KafkaStorageError while the log cannot be written.
+        """
+        self._require_log()
         self._last_token += 1
         self._respond[self._last_token] = respond
         self._happen(RequestReceived(self._last_token, request, version, listener))
@@ -179,12 +222,18 @@ class RaftDriver:
 
     def shut_down(self, timeout_ms: int) -> None:
         """Hand over leadership; the listener hears when it is done."""
-        self._happen(ShutDown(timeout_ms))
+        if self._obstacle is None:
+            self._happen(ShutDown(timeout_ms))
+        else:
+            # Nothing can be handed over, and the next start must find what is on disk.
+            self._has_failed = True
+            self._listener.shutdown_completed()
 
     # --- How it works ---
 
     def _outcome_of(self, event: Submit | UpgradeKRaftVersion) -> tuple[int, int]:
         assert not self._is_stepping, "a port must not submit"
+        self._require_log()
         self._happen(event)
         outcome = self._outcomes.pop(event.token, None)
         if isinstance(outcome, AcceptSubmission):
@@ -193,18 +242,26 @@ class RaftDriver:
             raise outcome.error
         raise InvalidArgument("the replica was shut down")
 
+    def _require_log(self) -> None:
+        if self._obstacle is not None:
+            raise KafkaStorageError(
+                f"the controller cannot write its log: {self._obstacle}"
+            ) from self._obstacle
+
     def _happen(self, event: Event) -> None:
+        if self._has_failed:
+            return
         self._events.append(event)
         if not self._is_stepping:
-            self._run([])
+            self._run()
 
-    def _run(self, effects: list[Effect]) -> None:
+    def _run(self) -> None:
         """Perform, step while something has happened, and tell the listener in between.
 
         The listener is told between steps, so it may submit at once; what it is told then comes
         after what it is being told.
         """
-        self._perform_all(effects)
+        self._perform_all()
         self._step_all()
         if self._is_notifying:
             return
@@ -214,29 +271,57 @@ class RaftDriver:
                 self._notices.popleft()()
         finally:
             self._is_notifying = False
-        self._alarm.set(self.core.next_deadline_ms())
+        self._alarm.set(self._next_deadline_ms())
+
+    def _next_deadline_ms(self) -> int | None:
+        if self._has_failed:
+            return None
+        if self._obstacle is not None:
+            return self._clock.monotonic_ms() + STALL_RETRY_MS
+        return self.core.next_deadline_ms()
 
     def _step_all(self) -> None:
-        while self._events:
+        while self._events and self._obstacle is None:
             event = self._events.popleft()
             now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.wall_ms()
-            self._perform_all(self.core.step(event, now_ms, wall_ms))
+            self._effects += self.core.step(event, now_ms, wall_ms)
+            self._perform_all()
 
-    def _perform_all(self, effects: list[Effect]) -> None:
+    def _perform_all(self) -> None:
         self._is_stepping = True
         try:
-            for effect in effects:
-                self._perform(effect)
+            while self._effects and self._obstacle is None:
+                self._perform(self._effects.popleft())
         finally:
             self._is_stepping = False
+
+    def _stall(self, effect: Effect, error: LogStalled) -> None:
+        """Keep what could not be done: it comes first when there is room again."""
+        self._effects.appendleft(effect)
+        self._obstacle = error
+        self._tell(self._listener.stalled)
+        now_ms, told_ms = self._clock.monotonic_ms(), self._stall_told_ms
+        if self._is_started and (told_ms is None or now_ms - told_ms >= _STALL_TOLD_EVERY_MS):
+            self._stall_told_ms, self._is_stall_told = now_ms, True
+            _logger.error("the controller decides nothing until there is room again: %s", error)
+
+    def _fail(self, error: Exception) -> None:
+        """The log or the store does not have what the core believes it has: never go on."""
+        self._obstacle, self._has_failed = error, True
+        if self._is_started:
+            self._on_failure(error)
+
+    def _flush_stalled(self, effect: FlushLog, error: LogStalled) -> None:
+        if not self._has_failed:
+            self._stall(effect, error)
+            if not self._is_stepping:
+                self._run()
 
     def _tell(self, notice: Callable[..., None], *about: object) -> None:
         self._notices.append(partial(notice, *about))
 
     def _perform(self, effect: Effect) -> None:
         match effect:
-            case PersistElection(election, kraft_version, voter_ids):
-                self._store.write(election, kraft_version, voter_ids)
             case SendRequest(request_id, peer, message):
                 self._network.send(request_id, peer, message)
             case AcceptSubmission(token) | RefuseSubmission(token):
@@ -250,11 +335,17 @@ class RaftDriver:
             case Respond() | RespondWithRecords() | RespondWithSnapshot():
                 self._answer(effect)
             case _:
-                self._perform_on_log(effect)
+                try:
+                    self._perform_on_disk(effect)
+                except LogStalled as error:
+                    self._stall(effect, error)
+                except (OSError, MillstreamError) as error:
+                    self._fail(error)
 
-    def _perform_on_log(
+    def _perform_on_disk(
         self,
-        effect: AppendToLog
+        effect: PersistElection
+        | AppendToLog
         | TruncateLog
         | FlushLog
         | AdvanceHighWatermark
@@ -263,12 +354,17 @@ class RaftDriver:
         | DeleteBefore,
     ) -> None:
         match effect:
+            case PersistElection(election, kraft_version, voter_ids):
+                self._store.write(election, kraft_version, voter_ids)
             case AppendToLog(batches):
                 self._log.append(batches)
             case TruncateLog(offset):
                 self._log.truncate_to(offset)
             case FlushLog(flush_id):
-                self._log.flush(lambda: self._happen(LogFlushed(flush_id)))
+                self._log.flush(
+                    lambda: self._happen(LogFlushed(flush_id)),
+                    partial(self._flush_stalled, effect),
+                )
             case AdvanceHighWatermark(offset):
                 self._log.set_high_watermark(offset)
                 self._tell(self._listener.committed, offset)
@@ -289,12 +385,15 @@ class RaftDriver:
         self._tell(self._listener.snapshot_installed, snapshot_id)
 
     def _answer(self, effect: Respond | RespondWithRecords | RespondWithSnapshot) -> None:
-        respond = self._respond.pop(effect.token)
-        match effect:
-            case RespondWithRecords(_, response, offset, bytes_max):
-                records = self._log.read(offset, bytes_max)
-                response.responses[0].partitions[0].records = records
-            case RespondWithSnapshot(_, response, snapshot_id, position, bytes_max):
-                piece = self._log.read_snapshot(snapshot_id, position, bytes_max)
-                response.topics[0].partitions[0].unaligned_records = piece
-        respond(effect.message)
+        try:
+            match effect:
+                case RespondWithRecords(_, response, offset, bytes_max):
+                    records = self._log.read(offset, bytes_max)
+                    response.responses[0].partitions[0].records = records
+                case RespondWithSnapshot(_, response, snapshot_id, position, bytes_max):
+                    piece = self._log.read_snapshot(snapshot_id, position, bytes_max)
+                    response.topics[0].partitions[0].unaligned_records = piece
+        except (OSError, KafkaStorageError):
+            # No descriptor is left, or worse: the asker comes again.
+            effect.message.error_code = KafkaStorageError.code  # type: ignore[attr-defined]
+        self._respond.pop(effect.token)(effect.message)

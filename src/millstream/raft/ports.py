@@ -8,12 +8,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from millstream.errors import KafkaStorageError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from millstream.protocol.message import Message
     from millstream.raft.effects import ElectionState, Peer
     from millstream.types import OffsetAndEpoch, ReadableBuffer
+
+
+class LogStalled(KafkaStorageError):
+    """There is no room, or no descriptor: the same call may be made again, and may then work.
+
+    `append`, `write_snapshot`, `flush` and `QuorumStateStore.write` may raise it. Whatever else
+    comes out of a log or a store ends the replica.
+    """
 
 
 class ReplicatedLog(Protocol):
@@ -38,7 +48,10 @@ class ReplicatedLog(Protocol):
         ...
 
     def append(self, batches: ReadableBuffer) -> None:
-        """Add whole batches whose first offset is `end_offset`. They need not be durable yet."""
+        """Add whole batches whose first offset is `end_offset`. They need not be durable yet.
+
+        Those that an attempt which stalled has added already are left out.
+        """
         ...
 
     def read(self, offset: int, bytes_max: int) -> ReadableBuffer:
@@ -52,8 +65,8 @@ class ReplicatedLog(Protocol):
         """Drop the records at `offset` and above; durable before the next append is."""
         ...
 
-    def flush(self, done: Callable[[], None]) -> None:
-        """Make everything appended so far durable, then call `done`.
+    def flush(self, done: Callable[[], None], stalled: Callable[[LogStalled], None]) -> None:
+        """Make everything appended so far durable, then call `done`; `stalled` if it has to wait.
 
         Now or later, but on the driver's thread; a later flush covers what an earlier one did.
         """
@@ -142,6 +155,10 @@ class RaftListener(Protocol):
 
     def leadership_changed(self, leader_id: int | None, epoch: int) -> None:
         """Who leads now. This node is told of its own leadership when it may write."""
+        ...
+
+    def stalled(self) -> None:
+        """Nothing is committed until the log can be written again: whoever waits may be told."""
         ...
 
     def shutdown_completed(self) -> None:

@@ -1,7 +1,7 @@
 """Where the operating system's errors become ours, with the path and the cause.
 
 `UnifiedLog` and `LogLoader` wrap what they do to files in it; the manager asks it whether a disk is
-merely full, which is no reason to take it offline.
+merely full, which is no reason to take it offline; others ask it whether to try again later.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
-_NOT_THE_DISKS_FAULT: Final = _FULL | {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR}
+_NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
+_NOT_THE_DISKS_FAULT: Final = _FULL | _NO_DESCRIPTORS | {errno.ENOMEM, errno.EINTR}
 
 
 @contextmanager
@@ -39,6 +40,18 @@ def is_disk_full(error: BaseException) -> bool:
     """Whether an error says no more than that there is no room: the disk itself works."""
     cause = _system_error(error)
     return cause is not None and cause.errno in _FULL
+
+
+def is_out_of_descriptors(error: BaseException) -> bool:
+    """Whether an error says that a file could not be opened because too many are."""
+    cause = _system_error(error)
+    return cause is not None and cause.errno in _NO_DESCRIPTORS
+
+
+def is_passing(error: BaseException) -> bool:
+    """Whether what failed may work later as it is: no room, no descriptor, no memory."""
+    cause = _system_error(error)
+    return cause is not None and cause.errno in _NOT_THE_DISKS_FAULT
 
 
 def is_disk_failure(error: BaseException) -> bool:

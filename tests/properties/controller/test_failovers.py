@@ -122,6 +122,7 @@ class _NodeLog:
     """The log as one node sees it."""
 
     kraft_version = 1
+    obstacle = None
 
     def __init__(self, quorum: Quorum, node_id: int) -> None:
         self._quorum = quorum

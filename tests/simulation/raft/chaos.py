@@ -26,7 +26,7 @@ PEACE_MS = 60_000
 class Chaos:
     """The cluster of one seed and its tormentor."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, fills_disks: bool = False) -> None:
         self.cluster = Cluster(seed)
         random = self.cluster.random
         self.cluster.faults = Faults(
@@ -59,6 +59,8 @@ class Chaos:
             acts += [(6, self.add_voter), (5, self.remove_voter)]
         else:
             acts += [(1, self.upgrade)]
+        if fills_disks:
+            acts += [(8, self.fill_disk), (8, self.make_room)]
         self._acts = acts
 
     def begin_trace(self) -> None:
@@ -88,6 +90,7 @@ class Chaos:
         cluster.faults = Faults()
         cluster.heal()
         for node in cluster.nodes.values():
+            node.set_full(is_full=False)
             if node.is_stopping and node.is_up:
                 node.crash()
             if not node.is_up:
@@ -139,7 +142,7 @@ class Chaos:
                 try:
                     node.driver.submit(node.leads_epoch, records)
                 except ApiError:
-                    assert not node.is_leader
+                    assert not node.is_leader or node.is_stalled
 
     def crash(self) -> None:
         """Cut the power of one."""
@@ -171,10 +174,21 @@ class Chaos:
         """Cut all lines of one."""
         self.cluster.isolate(self.cluster.random.choice(sorted(self.cluster.nodes)))
 
+    def fill_disk(self) -> None:
+        """The disk of one has no room."""
+        node = self._any(is_up=True)
+        if node is not None:
+            node.set_full(is_full=True)
+
+    def make_room(self) -> None:
+        """All disks have room."""
+        for node in self.cluster.nodes.values():
+            node.set_full(is_full=False)
+
     def snapshot(self) -> None:
         """One writes a snapshot."""
         node = self._any(is_up=True)
-        if node is not None:
+        if node is not None and not node.is_stalled:
             node.take_snapshot()
 
     def prune(self) -> None:
@@ -245,8 +259,8 @@ class Chaos:
                 return
 
 
-def run_seed(seed: int) -> Chaos:
+def run_seed(seed: int, *, fills_disks: bool = False) -> Chaos:
     """Run one seed; AssertionError if an invariant breaks or the cluster does not recover."""
-    chaos = Chaos(seed)
+    chaos = Chaos(seed, fills_disks=fills_disks)
     chaos.run()
     return chaos

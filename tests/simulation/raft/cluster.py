@@ -6,12 +6,14 @@ Everything random comes from one seed, so a failing run can be run again. Nodes 
 from __future__ import annotations
 
 import heapq
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
 from millstream.clock import ManualClock
+from millstream.errors import KafkaStorageError
 from millstream.protocol.messages import ApiVersionsRequest
 from millstream.raft.config import QuorumConfig
 from millstream.raft.voters import LOCAL_SUPPORTED_VERSIONS, ReplicaKey, Voter, VoterSet
@@ -200,7 +202,8 @@ class Cluster:
         if isinstance(request, ApiVersionsRequest):
             respond(api_versions())
         else:
-            receiver.driver.handle(request, version, LISTENER, respond)
+            with suppress(KafkaStorageError):
+                receiver.driver.handle(request, version, LISTENER, respond)
 
     def _return(
         self,
@@ -257,5 +260,6 @@ class Cluster:
         leader = self.leader()
         if leader is not None:
             version = type(request).VERSIONS.highest
-            leader.driver.handle(request, version, LISTENER, answers.append)
+            with suppress(KafkaStorageError):
+                leader.driver.handle(request, version, LISTENER, answers.append)
         return answers

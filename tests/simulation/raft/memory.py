@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from millstream.raft.batches import walk_batches
+from millstream.raft.ports import LogStalled
 from millstream.raft.quorum_state_file import decode_quorum_state, encode_quorum_state
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ class MemoryLog:
         self.batches: list[RecordBatch] = []
         self.complete: dict[OffsetAndEpoch, bytes] = {}
         self.partial: dict[OffsetAndEpoch, bytes] = {}
+        self.is_full = False
+        """Whether appends, snapshots and flushes stall."""
         self.schedule_flush: Callable[[Callable[[], None]], None] = lambda sync: sync()
         self._durable: list[RecordBatch] = []
         self._unsynced: list[tuple[int, Change]] = []
@@ -47,9 +50,17 @@ class MemoryLog:
 
     def append(self, batches: ReadableBuffer) -> None:
         added = list(walk_batches(bytes(batches)))
-        assert added[0].base_offset == self.end_offset
+        assert added[0].base_offset <= self.end_offset
         assert sum(batch.size for batch in added) == len(batches)
+        added = [batch for batch in added if batch.base_offset >= self.end_offset]
+        if self.is_full and len(added) > 1:
+            self._change(lambda log: [*log, added[0]])
+        self._require_room()
         self._change(lambda log: log + added)
+
+    def _require_room(self) -> None:
+        if self.is_full:
+            raise LogStalled("the disk is full")
 
     def read(self, offset: int, bytes_max: int) -> bytes:
         found: list[bytes] = []
@@ -73,10 +84,15 @@ class MemoryLog:
         self._changes += 1
         self._unsynced.append((self._changes, change))
 
-    def flush(self, done: Callable[[], None]) -> None:
+    def flush(
+        self, done: Callable[[], None], stalled: Callable[[LogStalled], None] = lambda _: None
+    ) -> None:
         covered = self._changes
 
         def sync() -> None:
+            if self.is_full:
+                stalled(LogStalled("no descriptor is left"))
+                return
             while self._unsynced and self._unsynced[0][0] <= covered:
                 self._durable = self._unsynced.pop(0)[1](self._durable)
             done()
@@ -96,6 +112,7 @@ class MemoryLog:
     def write_snapshot(
         self, snapshot_id: OffsetAndEpoch, position: int, data: ReadableBuffer
     ) -> None:
+        self._require_room()
         before = self.partial.get(snapshot_id, b"") if position else b""
         assert len(before) == position
         self.partial[snapshot_id] = before + bytes(data)
@@ -136,6 +153,7 @@ class MemoryStore:
     """
 
     def __init__(self) -> None:
+        self.is_full = False
         self.written: list[ElectionState] = []
 
     def read(self) -> ElectionState | None:
@@ -144,5 +162,7 @@ class MemoryStore:
     def write(
         self, election: ElectionState, kraft_version: int, voter_ids: tuple[int, ...]
     ) -> None:
+        if self.is_full:
+            raise LogStalled("the disk is full")
         stored = encode_quorum_state(election, kraft_version, voter_ids)
         self.written.append(decode_quorum_state(stored))

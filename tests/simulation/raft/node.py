@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from millstream.errors import NotController
+from millstream.errors import KafkaStorageError, NotController
 from millstream.protocol.messages import ApiVersionsResponse, KRaftVersionRecord
 from millstream.protocol.messages.api_versions import SupportedFeatureKey
 from millstream.raft import batches
@@ -121,6 +121,7 @@ class SimNode:
         self.leads_epoch = None
         self.applied, self.state = 0, EMPTY_STATE
         self.log.schedule_flush = self._schedule_flush
+        self.set_full(is_full=False)
         self.driver = RaftDriver(
             self.local,
             self.config,
@@ -140,6 +141,15 @@ class SimNode:
         self.is_up = False
         self.deadline_ms = None
         self.log.crash(self.cluster.random)
+
+    def set_full(self, *, is_full: bool) -> None:
+        """Take the room of its disk away, or give it back."""
+        self.log.is_full = self.store.is_full = is_full
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether it waits for room."""
+        return self.is_up and self.driver.obstacle is not None
 
     def _schedule_flush(self, sync: Callable[[], None]) -> None:
         incarnation = self.incarnation
@@ -175,8 +185,11 @@ class SimNode:
         if self.leads_epoch is not None:
             assert self.applied > 0, f"{self} leads before it has caught up"
             # A controller writes as soon as it leads: the driver must bear it.
-            with suppress(NotController):
+            with suppress(NotController, KafkaStorageError):
                 self.driver.submit(epoch, [b"activation"])
+
+    def stalled(self) -> None:
+        """Nobody waits for records here."""
 
     def shutdown_completed(self) -> None:
         self.is_up = False

@@ -46,6 +46,13 @@ def test_committed_records_survive_whatever_happens(seed: int) -> None:
     run_seed(seed)
 
 
+@pytest.mark.slow
+@settings(max_examples=30)
+@given(seed=integers(0, 2**32 - 1))
+def test_disks_that_are_full_for_a_while_lose_nothing(seed: int) -> None:
+    run_seed(seed, fills_disks=True)
+
+
 def test_a_seed_runs_the_same_way_twice() -> None:
     runs = []
     for _ in range(2):

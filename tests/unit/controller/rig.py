@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from millstream.controller.config import ControllerConfig
 from millstream.controller.decision import RequestContext
 from millstream.controller.quorum_controller import QuorumController
-from millstream.errors import NotController
+from millstream.errors import KafkaStorageError, NotController
 from millstream.metadata.bootstrap import bootstrap_metadata
 from millstream.metadata.delta import MetadataDelta
 from millstream.metadata.features import SUPPORTED_FEATURES
@@ -58,6 +58,7 @@ class MemoryLog:
         self.end_offset = 0
         self.resigned: list[int] = []
         self.kraft_version = 0
+        self.obstacle: Exception | None = None
         self.skew = 0
         """Set to make appended records land elsewhere than asked."""
         self.on_append: Callable[[int], None] = lambda last_offset: None
@@ -69,6 +70,8 @@ class MemoryLog:
     def append(self, epoch: int, records: Sequence[VersionedRecord]) -> int:
         if epoch != self.epoch:
             raise NotController
+        if self.obstacle is not None:
+            raise KafkaStorageError(str(self.obstacle))
         # Through bytes, so that a record that its version cannot carry is found here.
         decoded = [decode_metadata_record(encode_record(each))[0] for each in records]
         self.batches.append(

@@ -10,7 +10,8 @@ import pytest
 
 from millstream.clock import ManualClock
 from millstream.errors import KafkaStorageError
-from millstream.metadata.metadata_log import METADATA_PARTITION, MetadataLog, MetadataLogConfig
+from millstream.metadata.metadata_log import METADATA_PARTITION, MetadataLog
+from millstream.metadata.metadata_log_config import MetadataLogConfig
 from millstream.metadata.synced_offset import SYNCED_OFFSET_FILE, SyncedOffset
 from millstream.raft import batches
 from millstream.testing.sim_filesystem import SimFileSystem

@@ -9,7 +9,8 @@ import pytest
 
 from millstream.clock import ManualClock
 from millstream.errors import KafkaStorageError
-from millstream.metadata.metadata_log import METADATA_PARTITION, MetadataLog, MetadataLogConfig
+from millstream.metadata.metadata_log import METADATA_PARTITION, MetadataLog
+from millstream.metadata.metadata_log_config import MetadataLogConfig
 from millstream.metadata.quorum_state_store import FileQuorumStateStore
 from millstream.metadata.snapshot_files import snapshot_file_name
 from millstream.raft import batches
@@ -318,8 +319,7 @@ class Quorum:
     def send(self, request_id: int, peer: Peer, message: Message) -> None:
         raise AssertionError("there is nobody to send to")
 
-    def set(self, deadline_ms: int | None) -> None:
-        pass
+    def set(self, deadline_ms: int | None) -> None: ...
 
     def committed(self, high_watermark: int) -> None:
         self.told.append(high_watermark)
@@ -329,6 +329,9 @@ class Quorum:
 
     def leadership_changed(self, leader_id: int | None, epoch: int) -> None:
         self.told.append((leader_id, epoch))
+
+    def stalled(self) -> None:
+        self.told.append("stalled")
 
     def shutdown_completed(self) -> None:
         self.told.append("shut down")

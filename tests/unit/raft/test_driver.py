@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from millstream.protocol.message import Message
     from millstream.raft.effects import ElectionState, Peer
+    from millstream.raft.ports import LogStalled
     from millstream.types import ReadableBuffer
 
 
@@ -66,9 +67,11 @@ class Recorder(MemoryLog):
         self.calls.append("append")
         super().append(batches)
 
-    def flush(self, done: Callable[[], None]) -> None:
+    def flush(
+        self, done: Callable[[], None], stalled: Callable[[LogStalled], None] = lambda _: None
+    ) -> None:
         self.calls.append("flush")
-        super().flush(done)
+        super().flush(done, stalled)
 
     def set(self, deadline_ms: int | None) -> None:
         self.deadline_ms = deadline_ms
@@ -86,6 +89,9 @@ class Recorder(MemoryLog):
     def leadership_changed(self, leader_id: int | None, epoch: int) -> None:
         self.calls.append(f"leader {leader_id} of {epoch}")
         self.on_leadership(leader_id, epoch)
+
+    def stalled(self) -> None:
+        self.calls.append("stalled")
 
     def shutdown_completed(self) -> None:
         self.calls.append("shut down")
