@@ -216,7 +216,8 @@ class CoordinatorRuntime(Generic[S]):
         """This broker leads a partition: load it. Others go on meanwhile."""
         known = self._contexts.get(partition)
         if known is not None:
-            if known.epoch >= leader_epoch:
+            has_failed = known.state is ShardState.FAILED and known.epoch == leader_epoch
+            if known.epoch >= leader_epoch and not has_failed:
                 return
             self._close(known)
         context = ShardContext(partition, leader_epoch, self._make_shard(partition, leader_epoch))

@@ -17,9 +17,11 @@ from millstream.errors import (
     ApiError,
     BrokerIdNotRegistered,
     DuplicateBrokerRegistration,
+    KafkaStorageError,
     StaleBrokerEpoch,
     error_for_code,
 )
+from millstream.metadata.features import SUPPORTED_FEATURES
 from millstream.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from millstream.protocol.messages.broker_registration import (
     BrokerRegistrationRequest,
@@ -30,10 +32,13 @@ from millstream.protocol.messages.broker_registration import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from millstream.network.endpoint import Endpoint
+    from millstream.node.config import ProcessConfig
     from millstream.protocol.message import Message
     from millstream.protocol.messages.broker_heartbeat import BrokerHeartbeatResponse
     from millstream.protocol.messages.broker_registration import BrokerRegistrationResponse
     from millstream.protocol.notation import VersionRange
+    from millstream.storage.log_manager import LogManager
     from millstream.types import Uuid
 
 RETRY_MS: Final = 100
@@ -73,6 +78,34 @@ class BrokerIdentity:
     previous_broker_epoch: int = -1
 
 
+def broker_identity(
+    process: ProcessConfig,
+    cluster_id: str,
+    incarnation_id: Uuid,
+    advertised: Iterable[Endpoint],
+    logs: LogManager,
+) -> BrokerIdentity:
+    """What this process registers with, now that it has its directories."""
+    previous_epoch = logs.previous_broker_epoch
+    return BrokerIdentity(
+        process.node_id,
+        cluster_id,
+        incarnation_id,
+        [
+            (each.listener_name, each.host, each.port, each.security_protocol.value)
+            for each in advertised
+        ],
+        SUPPORTED_FEATURES,
+        process.broker_rack,
+        [
+            directory.directory_id
+            for directory in logs.directories
+            if directory.is_online and directory.directory_id is not None
+        ],
+        -1 if previous_epoch is None else previous_epoch,
+    )
+
+
 class BrokerLifecycleManager:
     """The life of one broker process in the cluster."""
 
@@ -101,6 +134,8 @@ class BrokerLifecycleManager:
         self.state = BrokerState.STARTING
         self.broker_epoch = -1
         self.is_fenced = True
+        self.leaves_without_consent = False
+        """Whether the controller could not write down that this broker leaves."""
         self.failure: ApiError | None = None
         """Why the broker cannot be part of the cluster; None while it can."""
 
@@ -200,6 +235,12 @@ class BrokerLifecycleManager:
                 self._finish()
             else:
                 self._fail(error)
+            return
+        is_leaving = self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN
+        if is_leaving and isinstance(error, KafkaStorageError) and self._is_controller_local():
+            # The controller stops with this process: nobody will have room before that.
+            self.leaves_without_consent = True
+            self._finish()
             return
         self._wait(now_ms, min(RETRY_MS, self._interval_ms))
 

@@ -15,15 +15,16 @@ from millstream.errors import KafkaStorageError, MillstreamError
 from millstream.metadata.features import SUPPORTED_FEATURES
 from millstream.node.assignments import AssignmentsManager
 from millstream.node.broker_lifecycle import (
-    BrokerIdentity,
     BrokerLifecycleManager,
     BrokerState,
+    broker_identity,
 )
 from millstream.node.client_telemetry import telemetry_receiver
 from millstream.node.coordinators import BrokerCoordinators, coordinator_configs
 from millstream.node.dynamic_config import DynamicConfig
 from millstream.node.isr_alterer import ControllerIsrAlterer
 from millstream.node.log_keeper import LogKeeper
+from millstream.node.log_reopener import LogReopener
 from millstream.node.publishers import (
     ConfigPublisher,
     ProgressPublisher,
@@ -192,6 +193,8 @@ class BrokerServer:
         self._keeper.start()
         node_id = self._config.process.node_id
         self._lifecycle = self._make_lifecycle(advertised)
+        replicas = ReplicaPublisher(node_id, self.replicas, self.logs, self._replica_placed)
+        coordinators = self.coordinators.publisher
         self._shared.loader.install(
             [
                 ConfigPublisher(
@@ -200,8 +203,11 @@ class BrokerServer:
                     on_topic=self._topic_config_changed,
                     on_broker=self._broker_config_changed,
                 ),
-                ReplicaPublisher(node_id, self.replicas, self.logs, self._replica_placed),
-                self.coordinators.publisher,
+                replicas,
+                coordinators,
+                LogReopener(
+                    self.replicas.changes, replicas, coordinators, self._clock, self._timers
+                ),
                 ProgressPublisher(self._metadata_applied, self._controller_changed),
             ]
         )
@@ -214,24 +220,9 @@ class BrokerServer:
 
     def _make_lifecycle(self, advertised: tuple[Endpoint, ...]) -> BrokerLifecycleManager:
         process = self._config.process
-        previous_epoch = self.logs.previous_broker_epoch
         return BrokerLifecycleManager(
-            BrokerIdentity(
-                process.node_id,
-                self._cluster_id,
-                Uuid.random(self._random),
-                [
-                    (each.listener_name, each.host, each.port, each.security_protocol.value)
-                    for each in advertised
-                ],
-                SUPPORTED_FEATURES,
-                process.broker_rack,
-                [
-                    directory.directory_id
-                    for directory in self.logs.directories
-                    if directory.is_online and directory.directory_id is not None
-                ],
-                -1 if previous_epoch is None else previous_epoch,
+            broker_identity(
+                process, self._cluster_id, Uuid.random(self._random), advertised, self.logs
             ),
             heartbeat_interval_ms=process.heartbeat_interval_ms,
             registration_timeout_ms=process.registration_timeout_ms,
@@ -255,6 +246,8 @@ class BrokerServer:
             _logger.warning("the controller did not let this broker go in time; stopping anyway")
         except MillstreamError as error:
             _logger.warning("this broker leaves without the controller's consent: %s", error)
+        if lifecycle.leaves_without_consent:
+            _logger.warning("this broker leaves unrecorded: the controller cannot write its log")
         await self._until_commits_settled()
 
     async def _until_commits_settled(self) -> None:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from millstream.metadata.delta import MetadataDelta
     from millstream.metadata.image import MetadataImage
     from millstream.metadata.publisher import LeaderAndEpoch, LoaderManifest
+    from millstream.metadata.topics_delta import LocalPartition
+    from millstream.types import TopicPartition
 
 
 class Elected(Protocol):
@@ -64,6 +66,9 @@ class CoordinatorPublisher:
                 epoch = local.registration.leader_epoch
                 self._runtimes[name.topic].resigned(name.partition, epoch)
         for name, local in changes.leaders.items():
-            if name.topic in self._runtimes:
-                epoch = local.registration.leader_epoch
-                self._runtimes[name.topic].elected(name.partition, epoch)
+            self.elect(name, local)
+
+    def elect(self, name: TopicPartition, local: LocalPartition) -> None:
+        """This broker leads a partition, and has its log."""
+        if name.topic in self._runtimes:
+            self._runtimes[name.topic].elected(name.partition, local.registration.leader_epoch)

@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from millstream.metadata.delta import MetadataDelta
     from millstream.metadata.image import MetadataImage
     from millstream.metadata.publisher import LeaderAndEpoch, LoaderManifest
+    from millstream.metadata.topics_delta import LocalPartition
     from millstream.node.dynamic_config import DynamicConfig
     from millstream.replica.replica_manager import ReplicaManager
     from millstream.storage.config import LogConfig
     from millstream.storage.log_manager import LogManager
-    from millstream.types import Uuid
+    from millstream.types import TopicPartition, Uuid
 
 
 class CachePublisher:
@@ -128,13 +129,17 @@ class ReplicaPublisher:
     def _report_directories(self, delta: MetadataDelta) -> None:
         changes = delta.topics.local_changes(self._broker_id)
         for partition, local in {**changes.leaders, **changes.followers}.items():
-            try:
-                actual = self._logs.directory_of(partition).directory_id
-            except ApiError:
-                continue  # It is offline, and the replica manager has said so.
-            known = local.registration.directory_of(self._broker_id)
-            if actual is not None and known != actual:
-                self._on_placed(local.topic_id, partition.partition, actual)
+            self.report_directory(partition, local)
+
+    def report_directory(self, partition: TopicPartition, local: LocalPartition) -> None:
+        """Tell the cluster where a replica is, if it does not know."""
+        try:
+            actual = self._logs.directory_of(partition).directory_id
+        except ApiError:
+            return  # It is offline, and the replica manager has said so.
+        known = local.registration.directory_of(self._broker_id)
+        if actual is not None and known != actual:
+            self._on_placed(local.topic_id, partition.partition, actual)
 
 
 class ProgressPublisher:

@@ -1,18 +1,20 @@
 """What a change of the metadata means for this broker's replicas, and does it.
 
 `ReplicaManager.apply` leads here. Deletions come first, since a topic may have been deleted and
-made again in one change. A replica whose log cannot be opened is offline; the others go on.
+made again in one change. A replica whose log cannot be opened is offline; the others go on. If it
+was only for want of room or descriptors it is opened later, when `reopen` is called.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from millstream.errors import ApiError, InconsistentTopicId, KafkaStorageError
 from millstream.metadata.cluster import is_reserved_directory
 from millstream.replica.partition import Partition
 from millstream.replica.stored_log import stored_log
+from millstream.storage.faults import is_passing
 
 if TYPE_CHECKING:
     from millstream.metadata.topics import TopicsImage
@@ -24,6 +26,18 @@ if TYPE_CHECKING:
     from millstream.types import TopicPartition
 
 _logger = logging.getLogger(__name__)
+
+_UNOPENED_TOLD_EVERY_MS: Final = 10_000
+_REFUSALS_PER_TURN_MAX: Final = 16
+"""So many in a row, and the others are not worth a try."""
+
+
+class Unopened(NamedTuple):
+    """A replica whose log will be opened when that can be."""
+
+    local: LocalPartition
+    is_new: bool
+    leads: bool
 
 
 class ReplicaChanges:
@@ -37,6 +51,8 @@ class ReplicaChanges:
         "_notifier",
         "_store",
         "_table",
+        "_told_ms",
+        "unopened",
     )
 
     def __init__(
@@ -56,6 +72,9 @@ class ReplicaChanges:
         self._local_id = local_id
         self._lag_time_max_ms = lag_time_max_ms
         self._is_first = True
+        self._told_ms: int | None = None
+        self.unopened: dict[TopicPartition, Unopened] = {}
+        """Replicas that are offline for want of room or descriptors."""
 
     def apply(self, delta: TopicsDelta, image: TopicsImage, now_ms: int) -> bool:
         """The topics are now as in `image`; whether some partition led here has followers now."""
@@ -65,24 +84,51 @@ class ReplicaChanges:
         for name in changes.deleted:
             self._delete(name)
         for name, local in changes.leaders.items():
-            partition = self._partition(name, local, delta.image)
-            if partition is not None:
-                self._lead(partition, local, now_ms)
+            wanted = Unopened(local, self._is_new(name, local, delta.image), leads=True)
+            self._take(name, wanted, now_ms)
         for name, local in changes.followers.items():
-            partition = self._partition(name, local, delta.image)
-            if partition is not None and partition.become_follower(local.registration):
-                self._notifier.changed(partition)
+            wanted = Unopened(local, self._is_new(name, local, delta.image), leads=False)
+            self._take(name, wanted, now_ms)
         self._is_first = False
         return any(len(each.registration.replicas) > 1 for each in changes.leaders.values())
 
+    def reopen(self, now_ms: int) -> dict[TopicPartition, Unopened]:
+        """Try the logs that could not be opened again; those that are in service now."""
+        opened = {}
+        refusals = 0
+        for name, wanted in list(self.unopened.items()):
+            if refusals == _REFUSALS_PER_TURN_MAX:
+                break
+            del self.unopened[name], self._table.offline[name]
+            self._take(name, wanted, now_ms)
+            if name in self._table.offline:
+                refusals += 1
+            else:
+                opened[name] = wanted
+        if not self.unopened:
+            self._told_ms = None
+            _logger.info("every partition that waited for its log has it now, or has failed")
+        return opened
+
     def fail(self, name: TopicPartition, error: KafkaStorageError) -> None:
         """A log's directory is out of service; whoever waits for the partition is told."""
+        self.unopened.pop(name, None)
         self._table.offline[name] = error
         partition = self._table.get(name)
         if partition is not None:
             self._table.remove(partition)
             partition.fail(error)
             self._notifier.gone(partition)
+
+    def _take(self, name: TopicPartition, wanted: Unopened, now_ms: int) -> None:
+        """Lead a partition or follow its leader, as soon as it has a log."""
+        partition = self._partition(name, wanted, now_ms)
+        if partition is None:
+            return
+        if wanted.leads:
+            self._lead(partition, wanted.local, now_ms)
+        elif partition.become_follower(wanted.local.registration):
+            self._notifier.changed(partition)
 
     def _lead(self, partition: Partition, local: LocalPartition, now_ms: int) -> None:
         try:
@@ -102,6 +148,7 @@ class ReplicaChanges:
 
     def _delete(self, name: TopicPartition) -> None:
         self._table.offline.pop(name, None)
+        self.unopened.pop(name, None)
         partition = self._table.get(name)
         if partition is not None:
             self._table.remove(partition)
@@ -112,20 +159,25 @@ class ReplicaChanges:
         except KafkaStorageError as error:
             _logger.warning("%s cannot be deleted: %s", name, error)
 
-    def _partition(
-        self, name: TopicPartition, local: LocalPartition, before: TopicsImage
-    ) -> Partition | None:
-        """The partition, with its log; None if that cannot be had."""
-        known = self._table.get(name)
-        if known is not None or name in self._table.offline:
-            return known
+    def _is_new(self, name: TopicPartition, local: LocalPartition, before: TopicsImage) -> bool:
         topic = before.by_id.get(local.topic_id)
         is_known = topic is not None and name.partition in topic.partitions
+        return not self._is_first and not is_known
+
+    def _partition(self, name: TopicPartition, wanted: Unopened, now_ms: int) -> Partition | None:
+        """The partition, with its log; None if that cannot be had."""
+        known = self._table.get(name)
+        if name in self.unopened:
+            # It was never opened, so it is as new as it was.
+            self.unopened[name] = wanted._replace(is_new=self.unopened[name].is_new)
+        if known is not None or name in self._table.offline:
+            return known
+        local = wanted.local
         try:
-            log = self._open_log(name, local, is_new=not self._is_first and not is_known)
+            log = self._open_log(name, local, is_new=wanted.is_new)
         except ApiError as error:
-            _logger.error("%s is offline: %s", name, error)  # noqa: TRY400  # It says why.
             self._table.offline[name] = KafkaStorageError(str(error))
+            self._note_unopened(name, wanted, error, now_ms)
             return None
         partition = Partition(
             name,
@@ -137,6 +189,23 @@ class ReplicaChanges:
         )
         self._table.add(partition)
         return partition
+
+    def _note_unopened(
+        self, name: TopicPartition, wanted: Unopened, error: ApiError, now_ms: int
+    ) -> None:
+        if not is_passing(error):
+            _logger.error("%s is offline: %s", name, error)
+            return
+        self.unopened[name] = wanted
+        if self._told_ms is None or now_ms - self._told_ms >= _UNOPENED_TOLD_EVERY_MS:
+            self._told_ms = now_ms
+            count = len(self.unopened)
+            _logger.error(
+                "%s is offline, as is every new partition (%d so far), until it can be opened: %s",
+                name,
+                count,
+                error,
+            )
 
     def _open_log(self, name: TopicPartition, local: LocalPartition, *, is_new: bool) -> UnifiedLog:
         directory = local.registration.directory_of(self._local_id)

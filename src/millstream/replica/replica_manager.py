@@ -124,7 +124,7 @@ class ReplicaManager:
             self.express.reader = make_fetch_lane(
                 self._sessions, clock, fetch_max_bytes=config.fetch_max_bytes
             )
-        self._changes = ReplicaChanges(
+        self.changes = ReplicaChanges(
             self._table,
             store,
             self._notifier,
@@ -328,7 +328,7 @@ class ReplicaManager:
 
         The cache this manager was made with has the new image already.
         """
-        has_followers = self._changes.apply(delta, image, self._clock.monotonic_ms())
+        has_followers = self.changes.apply(delta, image, self._clock.monotonic_ms())
         if has_followers and self._isr_check_ms is None:
             self._plan_isr_check()
 
@@ -348,7 +348,7 @@ class ReplicaManager:
     def fail_directory(self, failure: DirectoryFailure) -> None:
         """A log directory is out of service: so are its partitions, and who waits for them."""
         for name in failure.partitions:
-            self._changes.fail(name, failure.error)
+            self.changes.fail(name, failure.error)
 
     # Time.
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from millstream.errors import KafkaStorageError
 from millstream.storage.cleaning_control import CleaningControl, NoCleaning
-from millstream.storage.faults import is_disk_failure, is_disk_full, storage_errors
+from millstream.storage.faults import is_disk_failure, is_disk_full, is_passing, storage_errors
 from millstream.storage.filesystem import directory_of
 from millstream.storage.loader import LoadRequest
 from millstream.storage.log_directory import LogDirectory
@@ -125,7 +125,9 @@ class LogRegistry:
         if slot.log is not None:
             return slot.log
         if slot.fault is not None:
-            raise slot.fault
+            if not is_passing(slot.fault):
+                raise slot.fault
+            slot.fault = None
         try:
             log = self.load(slot)
             self.publish(slot, log)

@@ -10,11 +10,11 @@ import os
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.integration.faults.harness import Broker, broker_on, lines_of
+from tests.integration.faults.harness import broker_on, until
 from tests.integration.node.harness import Client, running
 
 if TYPE_CHECKING:
@@ -88,25 +88,50 @@ def test_a_full_disk_refuses_records_and_nothing_else(small_disk: Path, durabili
         assert numbers(client) == [*range(acknowledged), 999]
 
 
-def test_a_disk_too_full_for_metadata_ends_the_node_or_refuses_and_loses_nothing(
+def test_a_disk_too_full_for_metadata_refuses_until_there_is_room_and_loses_nothing(
     small_disk: Path,
 ) -> None:
     with broker_on(small_disk / "data") as broker:
         with broker.client() as client:
             client.create_topic("orders")
+            (small_disk / "ballast").write_bytes(bytes(4 << 20))
             acknowledged = fill_with_records(client)
-        (small_disk / "ballast").write_bytes(b"")
-        _use_up(small_disk / "ballast")
-        created = _create_topics(broker)
-        broker.node.finish(signal.SIGKILL)
-        for line in lines_of(broker.node.log()):
-            assert line["level"] != "ERROR" or "No space" in str(line), line
+            _use_up(small_disk / "ballast")
+            created = _create_until_refused(client)
+            for _ in range(3):
+                assert client.create_topic("one-too-many") == KAFKA_STORAGE_ERROR
+            assert numbers(client) == list(range(acknowledged)), "records are served"
+
+            (small_disk / "ballast").unlink()
+            until(lambda: client.create_topic("after") == 0)
+            assert client.produce("after", b"fine") == (0, 0)
+            until(lambda: client.produce("topic-0", b"fine") == (0, 0))
+        lines = broker.stop()
+    _require_told_once(lines, "the controller decides nothing until there is room again")
+
+    with broker_on(small_disk / "data") as broker, broker.client() as client:
+        assert numbers(client) == list(range(acknowledged))
+        assert created | {"after"} <= set(client.topics())
+        assert client.values("after") == client.values("topic-0") == [b"fine"]
+
+
+def test_a_node_whose_disk_is_too_full_for_metadata_stops_in_order(small_disk: Path) -> None:
+    with broker_on(small_disk / "data") as broker:
+        with broker.client() as client:
+            client.create_topic("orders")
+            (small_disk / "ballast").write_bytes(bytes(4 << 20))
+            acknowledged = fill_with_records(client)
+            _use_up(small_disk / "ballast")
+            created = _create_until_refused(client)
+        lines = broker.stop()
+    _require_told_once(lines, "the controller decides nothing until there is room again")
 
     (small_disk / "ballast").unlink()
-    (small_disk / "data" / "orders-0" / "nothing").unlink(missing_ok=True)
     with broker_on(small_disk / "data") as broker, broker.client() as client:
         assert numbers(client) == list(range(acknowledged))
         assert created <= set(client.topics())
+        assert client.produce("topic-0", b"fine") == (0, 0)
+        broker.stop()
 
 
 def _use_up(file: Path) -> None:
@@ -118,18 +143,23 @@ def _use_up(file: Path) -> None:
             return
 
 
-def _create_topics(broker: Broker) -> set[str]:
-    """Those that were promised, until the disk or the node has enough."""
+def _create_until_refused(client: Client) -> set[str]:
+    """The topics that were promised before the disk had enough."""
     created: set[str] = set()
-    try:
-        with broker.client() as client:
-            client.socket.settimeout(3)
-            for number in range(30):
-                if client.create_topic(f"topic-{number}") == 0:
-                    created.add(f"topic-{number}")
-    except OSError:
-        pass
-    return created
+    for number in range(500):
+        code = client.create_topic(f"topic-{number}")
+        if code:
+            assert code == KAFKA_STORAGE_ERROR
+            return created
+        created.add(f"topic-{number}")
+    raise AssertionError("the disk is larger than it should be")
+
+
+def _require_told_once(lines: list[dict[str, Any]], words: str) -> None:
+    """The log says it, says it once, and has no traceback."""
+    assert sum(words in line["message"] for line in lines) == 1, lines
+    assert not [line for line in lines if "traceback" in line]
+    assert len([line for line in lines if line["level"] in ("WARNING", "ERROR")]) <= 10, lines
 
 
 def test_a_directory_that_cannot_be_written_is_refused_with_its_name(small_disk: Path) -> None:

@@ -7,6 +7,7 @@ import pytest
 from millstream.errors import (
     DuplicateBrokerRegistration,
     InconsistentClusterId,
+    KafkaStorageError,
     NotController,
     StaleBrokerEpoch,
 )
@@ -100,6 +101,22 @@ def test_a_broker_registers_at_once_with_all_it_is(rig: Rig) -> None:
         (each.name, each.min_supported_version, each.max_supported_version)
         for each in request.features
     ] == [("metadata.version", 7, 30)]
+
+
+@pytest.mark.parametrize("is_controller_local", [True, False])
+def test_a_broker_does_not_wait_for_the_room_of_a_controller_that_stops_with_it(
+    rig: Rig, is_controller_local: bool
+) -> None:
+    rig.run()
+    rig.is_controller_local = is_controller_local
+    rig.life.begin_shutdown(rig.now_ms, is_controlled=True)
+    assert rig.beat().want_shut_down
+
+    rig.answer(error_code=KafkaStorageError.code)
+
+    assert rig.life.leaves_without_consent is is_controller_local
+    assert (rig.life.state is BrokerState.SHUTTING_DOWN) is is_controller_local
+    assert (rig.life.next_deadline_ms is None) is is_controller_local
 
 
 def test_only_one_request_is_under_way(rig: Rig) -> None:

@@ -197,3 +197,73 @@ def test_errors_name_the_partition(world: World) -> None:
 
     assert "followed-0" in str(error)
     assert "broker 2" in str(error)
+
+
+class TestWithoutRoom:
+    """Logs that cannot be made because the disk is full, or no descriptor is left."""
+
+    @pytest.fixture(params=[errno.ENOSPC, errno.EMFILE])
+    def full(self, request: pytest.FixtureRequest) -> World:
+        """A broker that led t-0 before the disk was full."""
+        world = World()
+        world.create()
+
+        def refuse(operation: str, path: str, size: int) -> None:
+            if operation in ("open", "write", "allocate") and "/t-0/" not in path:
+                raise OSError(request.param, "injected", path)
+
+        world.filesystem.before_operation = refuse
+        return world
+
+    def test_they_are_offline_and_opened_when_there_is_room(self, full: World) -> None:
+        full.create("new", partitions=2)
+        assert codes(full.produce(topic="new").value) == [KafkaStorageError.code]
+        assert full.manager.changes.reopen(full.clock.monotonic_ms()) == {}
+        assert codes(full.produce().value) == [0], "the others go on"
+
+        full.filesystem.before_operation = None
+        opened = full.manager.changes.reopen(full.clock.monotonic_ms())
+
+        assert {name.topic for name in opened} == {"new"}
+        assert len(opened) == 2
+        assert full.manager.changes.unopened == {}
+        for index in range(2):
+            assert codes(full.produce(topic="new", index=index).value) == [0]
+
+    def test_what_happens_to_the_partition_meanwhile_counts(self, full: World) -> None:
+        full.create("new")
+        full.create("gone")
+        full.change("new", leader=LOCAL)
+        full.remove("gone")
+        full.filesystem.before_operation = None
+
+        opened = full.manager.changes.reopen(full.clock.monotonic_ms())
+
+        assert [name.topic for name in opened] == ["new"]
+        assert full.partition("new").leader_epoch == 1
+
+    def test_it_is_said_now_and_then(self, full: World, caplog: pytest.LogCaptureFixture) -> None:
+        with caplog.at_level(logging.INFO, logger="millstream.replica"):
+            for number in range(40):
+                full.create(f"new-{number}")
+            full.manager.changes.reopen(full.clock.monotonic_ms())
+            assert self.levels(caplog) == ["ERROR"]
+            full.clock.advance(10_000)
+            full.manager.changes.reopen(full.clock.monotonic_ms())
+            full.filesystem.before_operation = None
+            full.manager.changes.reopen(full.clock.monotonic_ms())
+
+        assert self.levels(caplog) == ["ERROR", "ERROR", "INFO"]
+
+    def levels(self, caplog: pytest.LogCaptureFixture) -> list[str]:
+        """Of what replicas say; the storage beneath says that the disk is full."""
+        return [each.levelname for each in caplog.records if "replica" in each.name]
+
+    def test_a_directory_that_fails_ends_the_wait(self, full: World) -> None:
+        full.create("new")
+        full.filesystem.before_operation = None
+        full.filesystem.fail_directory("/disk1")
+
+        assert full.manager.changes.reopen(full.clock.monotonic_ms()) == {}
+
+        assert full.manager.changes.unopened == {}
