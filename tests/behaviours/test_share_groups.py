@@ -9,11 +9,12 @@ import pytest
 
 from millstream import Admin, AsyncShareConsumer, Producer, ShareConsumer
 from millstream.client.admin import ConfigResource
+from millstream.errors import InvalidArgument, RecordNotReadable
 from tests.behaviours.clusters import at
 from tests.behaviours.polling import PATIENCE
 
 if TYPE_CHECKING:
-    from millstream import TopicPartition
+    from millstream import ShareRecord, TopicPartition
     from tests.behaviours.clusters import Cluster
 
 
@@ -40,13 +41,13 @@ class Place:
                 producer.send(self.topic, each)
 
     def consumer(self, **settings: Any) -> ShareConsumer:
-        return ShareConsumer(
-            self.address,
-            self.topic,
-            group_id=self.group,
-            value_deserializer="str",
-            **settings,
-        )
+        return ShareConsumer(self.address, self.topic, **self._settings(settings))
+
+    def async_consumer(self, **settings: Any) -> AsyncShareConsumer:
+        return AsyncShareConsumer(self.address, self.topic, **self._settings(settings))
+
+    def _settings(self, given: dict[str, Any]) -> dict[str, Any]:
+        return {"group_id": self.group, "value_deserializer": "str", **given}
 
 
 @pytest.fixture
@@ -128,13 +129,7 @@ def test_the_asyncio_twin_does_the_same(place: Place) -> None:
 
     async def main() -> None:
         seen: list[str] = []
-        async with AsyncShareConsumer(
-            place.address,
-            place.topic,
-            group_id=place.group,
-            value_deserializer="str",
-            share_acknowledgement_mode="explicit",
-        ) as consumer:
+        async with place.async_consumer(share_acknowledgement_mode="explicit") as consumer:
             while len(seen) < 2:
                 for record in await consumer.poll(PATIENCE):
                     seen.append(record.value)
@@ -143,3 +138,136 @@ def test_the_asyncio_twin_does_the_same(place: Place) -> None:
         assert seen == ["a", "b"]
 
     asyncio.run(asyncio.wait_for(main(), 60))
+
+
+def values(records: list[ShareRecord]) -> list[str]:
+    return [each.value for each in records]
+
+
+def test_a_poll_gives_first_what_a_loop_has_not_got_to(place: Place) -> None:
+    place.produce(*"abcde")
+    with place.consumer() as consumer:
+        assert next(iter(consumer)).value == "a"
+        assert values(consumer.poll(PATIENCE, max_records=2)) == ["b", "c"]
+        assert consumer.commit() == {place.partition: None}
+        assert next(iter(consumer)).value == "d"
+
+    with place.consumer() as second:
+        (record,) = second.poll(PATIENCE)
+        assert (record.value, record.delivery_count) == ("e", 2)
+
+
+def test_the_same_of_the_asyncio_twin(place: Place) -> None:
+    place.produce(*"abcde")
+
+    async def main() -> None:
+        async with place.async_consumer() as consumer:
+            async for record in consumer:
+                assert record.value == "a"
+                break
+            assert values(await consumer.poll(PATIENCE, max_records=2)) == ["b", "c"]
+            assert await consumer.commit() == {place.partition: None}
+            async for record in consumer:
+                assert record.value == "d"
+                break
+        async with place.async_consumer() as second:
+            (record,) = await second.poll(PATIENCE)
+            assert (record.value, record.delivery_count) == ("e", 2)
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+
+
+def test_nothing_need_be_said_of_records_that_a_loop_has_not_got_to(place: Place) -> None:
+    place.produce("a", "b", "c")
+    with place.consumer(share_acknowledgement_mode="explicit") as consumer:
+        first = next(iter(consumer))
+        with pytest.raises(InvalidArgument, match="1 records"):
+            consumer.poll(0)
+        consumer.acknowledge(first)
+        rest = consumer.poll(PATIENCE)
+        assert values(rest) == ["b", "c"]
+        with pytest.raises(InvalidArgument, match="2 records"):
+            consumer.poll(0)
+
+
+class Strict:
+    """A deserializer that raises errors of its own."""
+
+    def deserialize(self, topic: str, data: bytes, headers: object) -> str:
+        if data == b"bad":
+            raise LookupError(topic)
+        return data.decode()
+
+
+def test_records_around_one_that_cannot_be_read_are_delivered(place: Place) -> None:
+    place.produce("1", "bad", "2", "3")
+    with place.consumer(value_deserializer=Strict()) as consumer:
+        assert values(consumer.poll(PATIENCE)) == ["1"]
+        with pytest.raises(RecordNotReadable, match=f"{place.topic}-0: the value .* 1 ") as caught:
+            consumer.poll(PATIENCE)
+        bad = caught.value
+        assert (bad.topic, bad.partition, bad.offset) == (place.topic, 0, 1)
+        assert isinstance(bad.__cause__, LookupError)
+        consumer.acknowledge_at(bad.topic, bad.partition, bad.offset, "reject")
+        assert values(consumer.poll(PATIENCE)) == ["2", "3"]
+        assert consumer.poll(0.3) == []
+        with pytest.raises(InvalidArgument, match="not in hand"):
+            consumer.acknowledge_at(bad.topic, bad.partition, bad.offset, "reject")
+
+
+def test_a_record_that_cannot_be_read_comes_again_if_nothing_is_said(place: Place) -> None:
+    place.produce("bad")
+
+    async def main() -> None:
+        async with place.async_consumer(
+            value_deserializer=Strict(), share_acknowledgement_mode="explicit"
+        ) as consumer:
+            for kind in (None, "accept"):
+                with pytest.raises(RecordNotReadable) as caught:
+                    await consumer.poll(PATIENCE)
+                if kind is not None:
+                    consumer.acknowledge_at(place.topic, 0, caught.value.offset, kind)
+            assert await consumer.commit() == {place.partition: None}
+            assert await consumer.poll(0.3) == []
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+
+
+def test_an_interrupted_deserializer_loses_nothing(place: Place) -> None:
+    place.produce("a", "b")
+    interrupts = iter([False, True])
+
+    def read(data: bytes) -> str:
+        if next(interrupts, False):
+            raise KeyboardInterrupt
+        return data.decode()
+
+    with place.consumer(value_deserializer=read) as consumer:
+        with pytest.raises(KeyboardInterrupt):
+            consumer.poll(PATIENCE)
+        assert values(consumer.poll(PATIENCE)) == ["a", "b"]
+
+
+def test_records_are_not_lost_with_the_error_of_a_callback(place: Place) -> None:
+    place.produce("a", "b")
+
+    def complain(offsets: object, error: object) -> None:
+        raise ZeroDivisionError
+
+    with place.consumer(max_poll_records=1, share_acquire_mode="record_limit") as consumer:
+        assert values(consumer.poll(PATIENCE)) == ["a"]
+        consumer.set_acknowledgement_callback(complain)
+        with pytest.raises(ZeroDivisionError):
+            consumer.poll(PATIENCE)
+        consumer.set_acknowledgement_callback(None)
+        assert values(consumer.poll(PATIENCE)) == ["b"]
+
+
+def test_unsubscribing_forgets_what_a_loop_has_not_got_to(place: Place) -> None:
+    place.produce("a", "b")
+    with place.consumer() as consumer:
+        assert next(iter(consumer)).value == "a"
+        consumer.unsubscribe()
+        consumer.subscribe(place.topic)
+        again = consumer.poll(PATIENCE)
+        assert [(each.value, each.delivery_count) for each in again] == [("a", 2), ("b", 2)]

@@ -29,6 +29,7 @@ def test_timeouts_are_pythons_timeouts_too() -> None:
         errors.BrokerUnreachable("gone", was_sent=True),
         errors.DeliveryFailed("2 lost", count=2, errors=[errors.OperationTimeout("late")]),
         errors.LogTruncation("cut", divergent_offsets={"a-0": 5}),
+        errors.RecordNotReadable("torn", topic="a", partition=0, offset=5),
     ],
     ids=lambda error: type(error).__name__,
 )
@@ -37,6 +38,13 @@ def test_errors_travel_between_processes(error: errors.MillstreamError) -> None:
 
     assert type(copy) is type(error)
     assert str(copy) == str(error)
+
+
+def test_a_record_that_was_not_readable_is_named() -> None:
+    error = errors.RecordNotReadable("torn", topic="a", partition=0, offset=5)
+    copy = pickle.loads(pickle.dumps(error))
+
+    assert (copy.topic, copy.partition, copy.offset) == ("a", 0, 5)
 
 
 def test_a_lost_delivery_says_how_many_and_why() -> None:

@@ -6,7 +6,7 @@ that path only, makes the error of them. The plain twins raise the same sentence
 
 from __future__ import annotations
 
-from millstream.errors import CorruptMessage, SerializationFailed
+from millstream.errors import CorruptMessage, RecordNotReadable
 
 FIELDS = (
     "length",
@@ -73,9 +73,12 @@ def bad_checksum(base_offset: int, stored: int, computed: int) -> CorruptMessage
 
 def bad_value(
     part: str, topic: str, partition: int, offset: int, error: Exception
-) -> SerializationFailed:
+) -> RecordNotReadable:
     """The error for a key or value that a deserializer did not take."""
-    return SerializationFailed(
+    return RecordNotReadable(
         f"{topic}-{partition}: the {part} of the record at offset {offset} could not be "
-        f"deserialized ({type(error).__name__}: {error}); seek to {offset + 1} to go on without it"
+        f"deserialized ({type(error).__name__}: {error}); seek to {offset + 1} to go on without it",
+        topic=topic,
+        partition=partition,
+        offset=offset,
     )

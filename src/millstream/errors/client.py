@@ -9,6 +9,7 @@ ClientError
 ├── ClientClosed, ForkedClient          this object cannot be used (here)
 ├── ConcurrentUse                       ... nor by two at a time
 ├── SerializationFailed                 a key or value could not be made bytes, or back
+│   ├── RecordNotReadable               ... of one record, which the error names
 │   └── SchemaRegistryError             ... because of the schema registry
 ├── DeliveryFailed                      records were lost and nobody had looked
 ├── FatalProducerError                  this producer must be closed
@@ -48,6 +49,7 @@ __all__ = [
     "OffsetOutOfRangeWithoutReset",
     "OperationTimeout",
     "PollIntervalExceeded",
+    "RecordNotReadable",
     "RecordsLost",
     "SchemaRegistryError",
     "SerializationFailed",
@@ -108,6 +110,28 @@ class ForkedClient(ClientError):
 
 class SerializationFailed(ClientError):
     """A key, value or header could not be turned into bytes, or bytes not into a value."""
+
+
+class RecordNotReadable(SerializationFailed):
+    """A deserializer did not take the key or the value of a record."""
+
+    def __init__(self, problem: str, *, topic: str, partition: int, offset: int) -> None:
+        super().__init__(problem)
+        self.topic = topic
+        """Where the record is, ..."""
+        self.partition = partition
+        """... in which partition of the topic, ..."""
+        self.offset = offset
+        """... and at which place there."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild_not_readable, (str(self), self.topic, self.partition, self.offset)
+
+
+def _rebuild_not_readable(
+    problem: str, topic: str, partition: int, offset: int
+) -> RecordNotReadable:
+    return RecordNotReadable(problem, topic=topic, partition=partition, offset=offset)
 
 
 class SchemaRegistryError(SerializationFailed):

@@ -368,6 +368,7 @@ async def use_the_asyncio_twin(place: Place) -> None:
                 consumer.acknowledge(record, "release")
                 break
         assert await consumer.commit() == {place.partition: None}
+        assert values(await consumer.poll(20)) == ["c"]
         assert values(await consumer.poll(20)) == ["b"]
         await consumer.unsubscribe()
 

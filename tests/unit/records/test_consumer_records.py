@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from millstream.errors import CorruptMessage, SerializationFailed
+from millstream.errors import CorruptMessage, RecordNotReadable
 from millstream.records import (
     Compression,
     ControlType,
@@ -333,9 +333,11 @@ def test_what_cannot_be_deserialized_stays_in_the_way(kernel: Any, part: str) ->
     assert values(batches) == [b"a"]
     for _ in range(2):
         with pytest.raises(
-            SerializationFailed, match=rf"orders-7: the {part} of .* offset 6 .*seek to 7"
-        ):
+            RecordNotReadable, match=rf"orders-7: the {part} of .* offset 6 .*seek to 7"
+        ) as caught:
             batches.take(10)
+        bad = caught.value
+        assert (bad.topic, bad.partition, bad.offset) == ("orders", 7, 6)
 
 
 def test_an_interrupt_loses_no_record(kernel: Any) -> None:

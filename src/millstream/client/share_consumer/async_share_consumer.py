@@ -53,7 +53,6 @@ class AsyncShareConsumer(ShareConsumerFace):
     def _prepare(self) -> None:
         self._user: asyncio.Task[Any] | None = None
         self._depth = 0
-        self._unread: list[ShareRecord] = []
 
     @contextmanager
     def _use(self) -> Iterator[None]:
@@ -88,11 +87,11 @@ class AsyncShareConsumer(ShareConsumerFace):
 
     async def __aiter__(self) -> AsyncIterator[ShareRecord]:
         """Every record, waiting for the next for ever."""
-        self._session.unread = lambda: self._unread
+        session = self._session
         while True:
-            while self._unread:
-                yield self._unread.pop()
-            self._unread = (await self.poll(None))[::-1]
+            while session.unread:
+                yield session.unread.pop()
+            session.unread = (await self.poll(None))[::-1]
 
     async def commit(
         self, timeout: float | None = None

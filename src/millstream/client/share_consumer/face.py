@@ -10,6 +10,7 @@ from millstream.client.share_consumer.acknowledgements import as_acknowledge_typ
 from millstream.client.share_consumer.config import ShareConsumerConfig
 from millstream.client.share_consumer.share_session import ShareSession
 from millstream.errors import InvalidArgument
+from millstream.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -82,7 +83,20 @@ class ShareConsumerFace(ABC):
         hand, with a new lock, until something else is said of it.
         """
         with self._use():
-            self._session.acknowledge(record, as_acknowledge_type(kind))
+            where = TopicPartition(record.topic, record.partition)
+            self._session.acknowledge(where, record.offset, as_acknowledge_type(kind))
+
+    def acknowledge_at(
+        self, topic: str, partition: int, offset: int, kind: AcknowledgeType | str
+    ) -> None:
+        """Say what became of a record by its place: of one that could not be deserialized.
+
+        `RecordNotReadable` has the place. Without a word the record goes back to the group and
+        comes again, until the group has delivered it as often as it may.
+        """
+        with self._use():
+            where = TopicPartition(topic, partition)
+            self._session.acknowledge(where, offset, as_acknowledge_type(kind))
 
     def commit_async(self) -> None:
         """Have the brokers told soon what was acknowledged; the callback hears the outcome."""

@@ -13,9 +13,14 @@ from millstream.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from collections.abc import Set as AbstractSet
+    from typing import TypeAlias
 
     from millstream.client.share_consumer.node_session import NodeSession
     from millstream.types import TopicPartition
+
+    Unread: TypeAlias = AbstractSet[tuple[TopicPartition, int]]
+    """Partitions and offsets of records that the application has not looked at yet."""
 
 _UNDECIDED: Final = 0
 _RENEWED: Final = -1
@@ -71,18 +76,16 @@ class InHand:
             "consumer, or was acknowledged before"
         )
 
-    def undecided(self) -> int:
-        """Of how many records nothing was said at all."""
+    def undecided(self, unread: Unread) -> int:
+        """Of how many records nothing was said at all, though the application has seen them."""
         return sum(
-            kind == _UNDECIDED
-            for every in self._held.values()
+            kind == _UNDECIDED and (seen_as, offset) not in unread
+            for seen_as, every in self._held.items()
             for held in every
-            for kind in held.offsets.values()
+            for offset, kind in held.offsets.items()
         )
 
-    def take_decided(
-        self, *, accepts_rest: bool, unread: frozenset[tuple[TopicPartition, int]] = frozenset()
-    ) -> list[Decided]:
+    def take_decided(self, *, accepts_rest: bool, unread: Unread) -> list[Decided]:
         """What is to be told to brokers; with `accepts_rest`, silence about a record accepts it.
 
         Not of records that the application has not looked at yet.

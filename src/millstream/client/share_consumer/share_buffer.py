@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from millstream.client.consumer.mailbox import Mailbox
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from millstream.client.share_consumer.node_session import NodeSession
     from millstream.errors import MillstreamError
     from millstream.records.kernel import ConsumerRecord
@@ -25,6 +27,28 @@ class Acquired(NamedTuple):
     """By the name of the wire."""
     records: list[ConsumerRecord]
     delivery_counts: list[int]
+
+
+def split(pieces: Iterable[Acquired], count: int) -> tuple[list[Acquired], list[Acquired]]:
+    """The first so many records, and the rest."""
+    first: list[Acquired] = []
+    rest: list[Acquired] = []
+    for each in pieces:
+        if count <= 0:
+            rest.append(each)
+        elif len(each.records) <= count:
+            first.append(each)
+        else:
+            first.append(_part(each, slice(count)))
+            rest.append(_part(each, slice(count, None)))
+        count -= len(each.records)
+    return first, rest
+
+
+def _part(acquired: Acquired, which: slice) -> Acquired:
+    return acquired._replace(
+        records=acquired.records[which], delivery_counts=acquired.delivery_counts[which]
+    )
 
 
 class Outcome(NamedTuple):
@@ -48,29 +72,15 @@ class ShareBuffer(Mailbox):
 
     def take(self, count: int) -> list[Acquired]:
         """Up to so many records, in the order in which they came."""
-        found: list[Acquired] = []
         with self._condition:
-            while count > 0 and self._acquired:
-                first = self._acquired.popleft()
-                if len(first.records) > count:
-                    self._acquired.appendleft(
-                        first._replace(
-                            records=first.records[count:],
-                            delivery_counts=first.delivery_counts[count:],
-                        )
-                    )
-                    first = first._replace(
-                        records=first.records[:count],
-                        delivery_counts=first.delivery_counts[:count],
-                    )
-                found.append(first)
-                count -= len(first.records)
+            found, rest = split(self._acquired, count)
+            self._acquired = deque(rest)
         return found
 
-    def put_back(self, acquired: Acquired) -> None:
-        """Give records back that the application could not be given."""
+    def put_back(self, acquired: Iterable[Acquired]) -> None:
+        """Give records back that the application could not be given; they are next."""
         with self._condition:
-            self._acquired.appendleft(acquired)
+            self._acquired = deque([*acquired, *self._acquired])
 
     def take_outcomes(self) -> list[Outcome]:
         """What became of acknowledgements since the last time."""

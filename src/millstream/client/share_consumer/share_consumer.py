@@ -51,7 +51,6 @@ class ShareConsumer(ShareConsumerFace):
 
     def _prepare(self) -> None:
         self._lock = threading.RLock()
-        self._unread: list[ShareRecord] = []
 
     @contextmanager
     def _use(self) -> Iterator[None]:
@@ -80,19 +79,20 @@ class ShareConsumer(ShareConsumerFace):
         """The next records: at once what is here, else what arrives within `timeout` seconds.
 
         An empty list when nothing came; None waits for ever. Records of the poll before count as
-        accepted, or must have been acknowledged, by `share_acknowledgement_mode`.
+        accepted, or must have been acknowledged, by `share_acknowledgement_mode`. What a loop was
+        given and has not got to comes first.
         """
         count = max_records or self._session.config.max_poll_records
         return self._perform(self._session.poll(timeout, count))
 
     def __iter__(self) -> Iterator[ShareRecord]:
         """Every record, waiting for the next for ever; a loop can be left and taken up again."""
-        self._session.unread = lambda: self._unread
+        session = self._session
         while True:
             # From the end, because taking the last of a list moves nothing.
-            while self._unread:
-                yield self._unread.pop()
-            self._unread = self.poll(None)[::-1]
+            while session.unread:
+                yield session.unread.pop()
+            session.unread = self.poll(None)[::-1]
 
     def commit(self, timeout: float | None = None) -> dict[TopicPartition, MillstreamError | None]:
         """Tell the brokers what was acknowledged, and wait; an error for partitions that failed."""

@@ -19,11 +19,11 @@ from millstream.client.serialization.resolution import as_deserializer
 from millstream.client.share_consumer.acknowledgements import AcknowledgeType
 from millstream.client.share_consumer.config import EXPLICIT
 from millstream.client.share_consumer.in_hand import InHand
-from millstream.client.share_consumer.share_buffer import ShareBuffer
+from millstream.client.share_consumer.share_buffer import ShareBuffer, split
 from millstream.client.share_consumer.share_core import ShareCore
 from millstream.client.share_consumer.share_record import ShareRecord
 from millstream.clock import SystemClock
-from millstream.errors import ClientClosed, InvalidArgument, MillstreamError, Wakeup
+from millstream.errors import ClientClosed, InvalidArgument, RecordNotReadable, Wakeup
 from millstream.network.selector_factory import open_client_selector
 from millstream.types import TopicPartition
 
@@ -37,7 +37,9 @@ if TYPE_CHECKING:
     from millstream.client.share_consumer.in_hand import Decided
     from millstream.client.share_consumer.share_buffer import Acquired
     from millstream.clock import Clock
+    from millstream.errors import MillstreamError
     from millstream.network.client_selector import ClientSelector
+    from millstream.records.kernel import ConsumerRecord
     from millstream.types import Headers
 
     Deserialize = Callable[[str, bytes, Headers], object]
@@ -73,8 +75,8 @@ class ShareSession:
         self._deserialize_value = _deserializer(config.value_deserializer, is_key=False)
         self.topics: frozenset[str] = frozenset()
         self.on_acknowledged: OnAcknowledged | None = None
-        self.unread: Callable[[], Iterable[ShareRecord]] = tuple
-        """Records that a loop was given and has not got to."""
+        self.unread: list[ShareRecord] = []
+        """Records that a loop was given and has not got to, the next one last."""
         self._is_closed = False
         name = config.client_id or f"share-consumer-{next(_numbers)}"
         self.thread = IoThread(self.runtime, f"millstream-{name}")
@@ -110,7 +112,8 @@ class ShareSession:
     def unsubscribe(self, timeout_s: float) -> Steps[None]:
         """Say what was decided, give back the rest, leave the group."""
         self.topics = frozenset()
-        yield from self._leave(self._in_hand.take_decided(accepts_rest=False), timeout_s)
+        decided = self._in_hand.take_decided(accepts_rest=False, unread=self._unread_offsets())
+        yield from self._leave(decided, timeout_s)
         yield from self._tell_outcomes()
 
     def _leave(self, decided: list[Decided], timeout_s: float) -> Steps[None]:
@@ -119,12 +122,17 @@ class ShareSession:
             lambda now_ms: self._core.unsubscribe(decided, now_ms, lambda: left.set_result(None))
         )
         self._in_hand.clear()
+        self.unread.clear()
         yield AwaitResult(left, timeout_s)
 
     # ---- records ----
 
     def poll(self, timeout_s: float | None, count: int) -> Steps[list[ShareRecord]]:
-        """The next records; those of the last poll are done with."""
+        """The next records; those of the last poll are done with.
+
+        What a loop was given and has not got to comes first: it was never looked at, so it is
+        neither accepted nor fetched once more.
+        """
         if not self.topics:
             raise InvalidArgument("nothing is subscribed to: call subscribe() first")
         self._check_decided()
@@ -134,12 +142,12 @@ class ShareSession:
         deadline_ms = None if timeout_s is None else now_ms + round(timeout_s * 1000)
         try:
             self._check_news()
-            decided = self._in_hand.take_decided(accepts_rest=True)
-            if not self.buffer.is_empty:
+            decided = self._in_hand.take_decided(accepts_rest=True, unread=self._unread_offsets())
+            if self.unread or not self.buffer.is_empty:
                 self.runtime.post(lambda now_ms: core.acknowledge(decided))
             else:
                 self.runtime.post(lambda now_ms: core.want(decided, now_ms, deadline_ms, count))
-            records = self._take(count)
+            records = self._take_unread(count) or self._take(count)
             while not records:
                 left_s = None
                 if deadline_ms is not None:
@@ -154,14 +162,22 @@ class ShareSession:
             core.is_in_poll = False
         if not records:
             self.runtime.post(lambda now_ms: core.want_no_more())
-        yield from self._tell_outcomes()
+        try:
+            yield from self._tell_outcomes()
+        except BaseException:
+            # The callback's error is what the caller gets; the records are for the next poll.
+            self.unread += records[::-1]
+            raise
         return records
 
     def _check_decided(self) -> None:
-        if self.config.share_acknowledgement_mode == EXPLICIT and self._in_hand.undecided():
+        if self.config.share_acknowledgement_mode != EXPLICIT:
+            return
+        undecided = self._in_hand.undecided(self._unread_offsets())
+        if undecided:
             raise InvalidArgument(
-                f"{self._in_hand.undecided()} records of the last poll are not acknowledged: call "
-                "acknowledge() for each, with accept, release, reject or renew"
+                f"{undecided} records of the last poll are not acknowledged: call acknowledge() "
+                "for each, with accept, release, reject or renew"
             )
 
     def _check_news(self) -> None:
@@ -172,47 +188,50 @@ class ShareSession:
         if error is not None:
             raise error
 
-    def _take(self, count: int) -> list[ShareRecord]:
-        found: list[ShareRecord] = []
-        for acquired in self.buffer.take(count):
-            found += self._opened(acquired, has_others=bool(found))
+    def _take_unread(self, count: int) -> list[ShareRecord]:
+        found = self.unread[: -count - 1 : -1]
+        del self.unread[-count:]
         return found
 
-    def _opened(self, acquired: Acquired, *, has_others: bool) -> list[ShareRecord]:
-        """Records as the application sees them; what cannot be read goes back to the group.
+    def _take(self, count: int) -> list[ShareRecord]:
+        """Records as the application sees them, up to the first that cannot be read.
 
-        It is raised when it is first in line: what comes before it is delivered first.
+        That one is raised when it is first in line: what comes before it is delivered first. It
+        goes back to the group, unless the application says otherwise of it.
         """
-        seen_as = self._names.from_wire(acquired.partition)
+        taken = self.buffer.take(count)
         found: list[ShareRecord] = []
-        error: MillstreamError | None = None
+        error: RecordNotReadable | None = None
+        try:
+            for each in taken:
+                self._open_into(found, each)
+        except RecordNotReadable as raised:
+            error = raised
+        except BaseException:  # An interrupt, in the middle of the user's code.
+            self.buffer.put_back(taken)
+            raise
+        given, rest = split(taken, len(found) or int(error is not None))
+        self.buffer.put_back(rest)
+        for each in given:
+            seen_as = self._names.from_wire(each.partition)
+            offsets = [record.offset for record in each.records]
+            self._in_hand.add(seen_as, each.session, each.partition, offsets)
+        if error is not None and not found:
+            where = TopicPartition(error.topic, error.partition)
+            self._in_hand.decide(where, error.offset, AcknowledgeType.RELEASE)
+            raise error
+        return found
+
+    def _open_into(self, found: list[ShareRecord], acquired: Acquired) -> None:
         for record, count in zip(acquired.records, acquired.delivery_counts, strict=True):
+            part = "key"
             try:
                 key = self._value_of(self._deserialize_key, record.key, record)
+                part = "value"
                 value = self._value_of(self._deserialize_value, record.value, record)
-            except MillstreamError as raised:
-                error = raised
-                break
+            except Exception as error:
+                raise _not_readable(record, part, error) from error
             found.append(ShareRecord(record, count, key, value))
-        offsets = [each.offset for each in found]
-        if error is not None:
-            bad = len(found)
-            is_first = not found and not has_others
-            rest = bad + 1 if is_first else bad
-            if len(acquired.records) > rest:
-                self.buffer.put_back(
-                    acquired._replace(
-                        records=acquired.records[rest:],
-                        delivery_counts=acquired.delivery_counts[rest:],
-                    )
-                )
-            if is_first:
-                offset = acquired.records[bad].offset
-                self._in_hand.add(seen_as, acquired.session, acquired.partition, [offset])
-                self._in_hand.decide(seen_as, offset, AcknowledgeType.RELEASE)
-                raise error
-        self._in_hand.add(seen_as, acquired.session, acquired.partition, offsets)
-        return found
 
     def _value_of(self, deserialize: Deserialize | None, data: Any, record: Any) -> Any:
         if deserialize is None or data is None:
@@ -221,9 +240,9 @@ class ShareSession:
 
     # ---- acknowledgements ----
 
-    def acknowledge(self, record: ShareRecord, kind: AcknowledgeType) -> None:
+    def acknowledge(self, partition: TopicPartition, offset: int, kind: AcknowledgeType) -> None:
         """Say what became of a record; the brokers hear of it with the next poll or commit."""
-        self._in_hand.decide(TopicPartition(record.topic, record.partition), record.offset, kind)
+        self._in_hand.decide(partition, offset, kind)
 
     def commit(self, timeout_s: float) -> Steps[dict[TopicPartition, MillstreamError | None]]:
         """Tell the brokers now; what became of it, by partition."""
@@ -254,7 +273,7 @@ class ShareSession:
 
     def _unread_offsets(self) -> frozenset[tuple[TopicPartition, int]]:
         return frozenset(
-            (TopicPartition(each.topic, each.partition), each.offset) for each in self.unread()
+            (TopicPartition(each.topic, each.partition), each.offset) for each in self.unread
         )
 
     def _tell_outcomes(self) -> Steps[None]:
@@ -287,6 +306,17 @@ class ShareSession:
             pass  # The I/O thread has failed before, and has said so.
         finally:
             self.thread.stop(timeout_s)
+
+
+def _not_readable(record: ConsumerRecord, part: str, error: Exception) -> RecordNotReadable:
+    return RecordNotReadable(
+        f"{record.topic}-{record.partition}: the {part} of the record at offset {record.offset} "
+        f"could not be deserialized ({type(error).__name__}: {error}); it goes back to the group "
+        "with the next poll or commit, unless acknowledge_at() says something else of it before",
+        topic=record.topic,
+        partition=record.partition,
+        offset=record.offset,
+    )
 
 
 def _deserializer(given: object, *, is_key: bool) -> Deserialize | None:

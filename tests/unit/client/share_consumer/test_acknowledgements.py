@@ -21,6 +21,7 @@ ACCEPT, RELEASE, REJECT, RENEW = AcknowledgeType
 
 SEEN = TopicPartition("t", 0)
 WIRE = TopicPartition("staging.t", 0)
+ALL_READ: frozenset[tuple[TopicPartition, int]] = frozenset()
 
 
 def test_offsets_in_a_row_are_one_range_with_one_type_if_all_have_the_same() -> None:
@@ -62,11 +63,11 @@ def test_silence_accepts_what_was_given() -> None:
 
     hand.decide(SEEN, 2, REJECT)
 
-    assert hand.undecided() == 2
-    assert hand.take_decided(accepts_rest=True) == [
+    assert hand.undecided(ALL_READ) == 2
+    assert hand.take_decided(accepts_rest=True, unread=ALL_READ) == [
         Decided(came_in, WIRE, {1: ACCEPT, 2: REJECT, 3: ACCEPT})
     ]
-    assert hand.take_decided(accepts_rest=True) == []
+    assert hand.take_decided(accepts_rest=True, unread=ALL_READ) == []
 
 
 def test_without_that_only_what_was_decided_is_told() -> None:
@@ -74,8 +75,10 @@ def test_without_that_only_what_was_decided_is_told() -> None:
     hand.add(SEEN, came_in, WIRE, [1, 2])
     hand.decide(SEEN, 1, RELEASE)
 
-    assert hand.take_decided(accepts_rest=False) == [Decided(came_in, WIRE, {1: RELEASE})]
-    assert hand.undecided() == 1
+    assert hand.take_decided(accepts_rest=False, unread=ALL_READ) == [
+        Decided(came_in, WIRE, {1: RELEASE})
+    ]
+    assert hand.undecided(ALL_READ) == 1
 
 
 def test_what_a_loop_has_not_got_to_is_not_accepted() -> None:
@@ -85,7 +88,7 @@ def test_what_a_loop_has_not_got_to_is_not_accepted() -> None:
     found = hand.take_decided(accepts_rest=True, unread=frozenset({(SEEN, 2)}))
 
     assert found == [Decided(came_in, WIRE, {1: ACCEPT})]
-    assert hand.undecided() == 1
+    assert hand.undecided(ALL_READ) == 1
 
 
 def test_a_renewed_record_stays_in_hand_until_something_final_is_said() -> None:
@@ -93,11 +96,15 @@ def test_a_renewed_record_stays_in_hand_until_something_final_is_said() -> None:
     hand.add(SEEN, came_in, WIRE, [1])
     hand.decide(SEEN, 1, RENEW)
 
-    assert hand.take_decided(accepts_rest=True) == [Decided(came_in, WIRE, {1: RENEW})]
-    assert hand.undecided() == 0
-    assert hand.take_decided(accepts_rest=True) == []
+    assert hand.take_decided(accepts_rest=True, unread=ALL_READ) == [
+        Decided(came_in, WIRE, {1: RENEW})
+    ]
+    assert hand.undecided(ALL_READ) == 0
+    assert hand.take_decided(accepts_rest=True, unread=ALL_READ) == []
     hand.decide(SEEN, 1, ACCEPT)
-    assert hand.take_decided(accepts_rest=False) == [Decided(came_in, WIRE, {1: ACCEPT})]
+    assert hand.take_decided(accepts_rest=False, unread=ALL_READ) == [
+        Decided(came_in, WIRE, {1: ACCEPT})
+    ]
 
 
 def test_the_same_partition_in_two_sessions_is_told_to_each() -> None:
@@ -106,7 +113,7 @@ def test_the_same_partition_in_two_sessions_is_told_to_each() -> None:
     hand.add(SEEN, after, WIRE, [1, 2])
     hand.decide(SEEN, 1, REJECT)
 
-    found = hand.take_decided(accepts_rest=True)
+    found = hand.take_decided(accepts_rest=True, unread=ALL_READ)
 
     assert found == [
         Decided(before, WIRE, {1: ACCEPT}),
@@ -117,7 +124,7 @@ def test_the_same_partition_in_two_sessions_is_told_to_each() -> None:
 def test_what_is_not_in_hand_cannot_be_acknowledged() -> None:
     hand = InHand()
     hand.add(SEEN, session(), WIRE, [1])
-    hand.take_decided(accepts_rest=True)
+    hand.take_decided(accepts_rest=True, unread=ALL_READ)
 
     with pytest.raises(InvalidArgument, match="t-0 at offset 1 is not in hand"):
         hand.decide(SEEN, 1, ACCEPT)
@@ -129,4 +136,4 @@ def test_everything_can_be_let_go() -> None:
 
     hand.clear()
 
-    assert hand.undecided() == 0
+    assert hand.undecided(ALL_READ) == 0

@@ -70,7 +70,7 @@ def test_the_buffer_gives_no_more_than_asked_for_and_keeps_the_rest() -> None:
     buffer.put(acquired(session, 4))
 
     assert taken(buffer, 2) == [1, 2]
-    buffer.put_back(acquired(session, 2))
+    buffer.put_back([acquired(session, 2)])
     assert taken(buffer, 9) == [2, 3, 4]
     assert buffer.is_empty
 
