@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from millstream.client.config import shown
 from millstream.client.producer.core import ProducerCore, closed_error
 from millstream.client.producer.deadline import Deadline
-from millstream.client.producer.delivery import until_done
+from millstream.client.producer.loop_waits import Until, event_for_threads
 from millstream.client.producer.partition_queues import MemoryNotFree, TopicNotKnown
 from millstream.client.producer.settings import config_from_dotted, config_from_kwargs
 from millstream.client.producer.table_sending import (
@@ -27,7 +27,7 @@ from millstream.client.producer.transaction_state import State
 from millstream.errors import MillstreamError, OperationTimeout
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping
     from types import TracebackType
     from typing import Self, TypeVar, Unpack
 
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from millstream.client.producer.config import ProducerConfig, ProducerSettings
     from millstream.client.producer.core import Prepared
     from millstream.client.producer.delivery import BatchDelivery, Delivery
-    from millstream.client.producer.producer_batch import ProducerBatch
     from millstream.client.producer.record import HeadersLike, ProducerRecord, Timestamp
     from millstream.client.snapshot import Partition
     from millstream.types import TopicPartition
@@ -138,15 +137,17 @@ class AsyncProducer:
     async def flush(self, timeout: float | None = None) -> None:
         """Send everything now and wait until it is acknowledged, for `timeout` seconds at most.
 
-        Raises DeliveryFailed if records were lost since the last flush and nobody has looked at
-        their handles.
+        Callbacks have run then, so none of them may wait for a flush. Raises DeliveryFailed if
+        records were lost since the last flush and nobody has looked at their handles.
         """
         self._core.io.check_usable()
-        if not await self._wait_for_all(self._deadline_s(timeout)):
+        deadline = self._deadline_s(timeout)
+        if not await self._wait_for_all(deadline):
             raise OperationTimeout(
                 f"flush: {self._core.accumulator.incomplete_count} batches are not acknowledged "
                 f"after {timeout} s; they are still being sent"
             )
+        await self._wait_for_callbacks(deadline)
         self._core.raise_unseen()
 
     async def close(self, timeout: float | None = None) -> None:
@@ -297,7 +298,7 @@ class AsyncProducer:
                         reservation = None
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(PACE_SECONDS_MAX):
-                            await _Until(ahead.batch)
+                            await Until(ahead.batch)
                 if is_table:
                     deadline = self._deadline()
         finally:
@@ -313,14 +314,8 @@ class AsyncProducer:
         return Deadline(self._core.runtime.now_ms, limit_ms)
 
     async def _wait_for_memory(self, reservation: Reservation, deadline: Deadline) -> None:
-        loop = asyncio.get_running_loop()
-        granted = asyncio.Event()
-
-        def wake() -> None:
-            with contextlib.suppress(RuntimeError):  # The loop is gone, and who waited in it.
-                loop.call_soon_threadsafe(granted.set)
-
-        reservation.when_granted(wake)
+        granted, grant = event_for_threads()
+        reservation.when_granted(grant)
         try:
             async with asyncio.timeout(deadline.left_s()):
                 await granted.wait()
@@ -363,27 +358,25 @@ class AsyncProducer:
         try:
             async with asyncio.timeout(deadline.left_s()):
                 for batch in batches:
-                    await _Until(batch)
+                    await Until(batch)
         except TimeoutError:
             return False
         finally:
             self._core.accumulator.end_flush()
         return True
 
+    async def _wait_for_callbacks(self, deadline: Deadline) -> None:
+        """Of records that are done; the loop goes on meanwhile."""
+        # A batch that is done has its callbacks submitted before it gives up this lock.
+        with self._core.completions.lock:
+            pass
+        told, tell = event_for_threads()
+        if self._core.dispatcher.call_when_drained(tell):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(deadline.left_s()):
+                    await told.wait()
+
     async def _drain(self, deadline: Deadline) -> None:
         if not await self._wait_for_all(deadline):
             with contextlib.suppress(MillstreamError):
                 await self._core.give_up(closed_error())
-
-
-class _Until:
-    """The end of a batch, to be awaited."""
-
-    __slots__ = ("_batch",)
-
-    def __init__(self, batch: ProducerBatch) -> None:
-        self._batch = batch
-
-    def __await__(self) -> Generator[Any, None, None]:
-        if not self._batch.is_done:
-            yield from until_done(self._batch)

@@ -54,11 +54,18 @@ class DispatcherThread:
 
     def drain(self, timeout_s: float | None = None) -> bool:
         """Wait until everything submitted so far has run; not from a callback."""
-        if self._thread is None or threading.current_thread() is self._thread:
-            return True
         done = threading.Event()
-        self.submit(done.set)
-        return done.wait(timeout_s)
+        return not self.call_when_drained(done.set) or done.wait(timeout_s)
+
+    def call_when_drained(self, function: Callable[[], object]) -> bool:
+        """Call it when everything submitted so far has run; False if nobody need wait for that.
+
+        Nothing was ever submitted then, or it is a callback that asks: it would wait for itself.
+        """
+        if self._thread is None or threading.current_thread() is self._thread:
+            return False
+        self.submit(function)
+        return True
 
     def stop(self, timeout_s: float | None = None) -> None:
         """Run what was submitted, then end the thread; it may go on if that takes too long."""

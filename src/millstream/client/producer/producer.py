@@ -146,8 +146,8 @@ class Producer:
     def flush(self, timeout: float | None = None) -> None:
         """Send everything now and wait until it is acknowledged, for `timeout` seconds at most.
 
-        Raises DeliveryFailed if records were lost since the last flush and nobody has looked at
-        their handles.
+        Callbacks have run then, so none of them may wait for a flush. Raises DeliveryFailed if
+        records were lost since the last flush and nobody has looked at their handles.
         """
         self._core.io.check_usable()
         limit_ms = None if timeout is None else round(timeout * 1000)

@@ -23,6 +23,7 @@ from tests.integration.client.producer.reading import read_all
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from millstream import Delivery
     from millstream.testing import EmbeddedBroker
 
 pa: Any = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
@@ -135,6 +136,51 @@ def test_a_table(broker: EmbeddedBroker, make_topic: Callable[..., str]) -> None
     asyncio.run(main())
 
     assert len(read_all(broker.bootstrap_servers, topic)) == 1000
+
+
+def test_callbacks_have_run_when_flush_returns_and_the_loop_goes_on_meanwhile(
+    broker: EmbeddedBroker, make_topic: Callable[..., str]
+) -> None:
+    topic = make_topic()
+    calls: list[int] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+
+        async def look(delivery: Delivery) -> None:
+            calls.append((await delivery).offset)
+
+        def note(delivery: Delivery) -> None:
+            # A loop that waited for this thread would never come to it.
+            asyncio.run_coroutine_threadsafe(look(delivery), loop).result(30)
+
+        async with AsyncProducer(broker.bootstrap_servers) as producer:
+            for _ in range(50):
+                await producer.send(topic, b"v", on_delivery=note)
+            await producer.flush()
+            assert calls == list(range(50))
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+
+
+def test_a_flush_within_a_callback_does_not_wait_for_itself(
+    broker: EmbeddedBroker, make_topic: Callable[..., str]
+) -> None:
+    topic = make_topic()
+    flushed: list[bool] = []
+
+    async def main() -> None:
+        async with AsyncProducer(broker.bootstrap_servers) as producer:
+
+            def flush_here(delivery: Delivery) -> None:
+                asyncio.run(asyncio.wait_for(producer.flush(), 30))
+                flushed.append(True)
+
+            await producer.send(topic, b"v", on_delivery=flush_here)
+            await producer.flush()
+            assert flushed == [True]
+
+    asyncio.run(asyncio.wait_for(main(), 60))
 
 
 def test_losses_and_timeouts_are_told(
