@@ -238,7 +238,8 @@ def test_the_asyncio_twin_is_all_or_nothing(cluster: Cluster) -> None:
             commit.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await commit
-            with suppress(InvalidTxnState):
+            await producer.commit_transaction()
+            with pytest.raises(InvalidTxnState):
                 await producer.commit_transaction()
 
     asyncio.run(asyncio.wait_for(main(), 60))

@@ -23,8 +23,8 @@ from millstream.client.producer.table_sending import (
     TableSender,
     TooFarAhead,
 )
-from millstream.client.producer.transaction_state import State
-from millstream.errors import MillstreamError, OperationTimeout
+from millstream.client.producer.transaction_state import State, timed_out
+from millstream.errors import ClientClosed, MillstreamError, OperationTimeout
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from millstream.client.producer.core import Prepared
     from millstream.client.producer.delivery import BatchDelivery, Delivery
     from millstream.client.producer.record import HeadersLike, ProducerRecord, Timestamp
+    from millstream.client.producer.transaction_manager import TransactionManager
     from millstream.client.snapshot import Partition
     from millstream.types import TopicPartition
 
@@ -225,14 +226,17 @@ class AsyncProducer:
         )
 
     async def commit_transaction(self) -> None:
-        """Wait for every record and commit; raises if one was lost: then abort."""
+        """Wait for every record and commit; raises if one was lost: then abort.
+
+        After an OperationTimeout the commit goes on: call this again to learn how it ends.
+        """
         manager = self._core.require_transactions()
-        await self._finish(self._core.call(manager.commit, "commit_transaction"))
+        await self._finish_end(manager, manager.commit, "commit_transaction")
 
     async def abort_transaction(self) -> None:
         """Undo the transaction: nobody who reads committed records sees any of it."""
         manager = self._core.require_transactions()
-        await self._finish(self._core.call(manager.abort, "abort_transaction"))
+        await self._finish_end(manager, manager.abort, "abort_transaction")
         self._core.forgive_losses()
 
     # ---- inside ----
@@ -343,8 +347,18 @@ class AsyncProducer:
         except TimeoutError as error:
             if isinstance(error, MillstreamError):
                 raise
-            seconds = self._max_block_ms / 1000
-            raise OperationTimeout(f"{waiter.what}: no result within {seconds:g} s") from None
+            raise timed_out(waiter.what, self._max_block_ms / 1000) from None
+
+    async def _finish_end(
+        self, manager: TransactionManager, end: Callable[[int], Waiter[None]], what: str
+    ) -> None:
+        """End a transaction; who stops waiting for that may ask for it again."""
+        try:
+            await self._finish(self._core.call(end, what))
+        except (OperationTimeout, asyncio.CancelledError):
+            with contextlib.suppress(ClientClosed):
+                self._core.runtime.post(lambda _: manager.ending.let_go())
+            raise
 
     async def _end_open_transaction(self, deadline: Deadline) -> None:
         manager = self._core.transactions

@@ -23,8 +23,8 @@ from millstream.client.producer.table_sending import (
     TableSender,
     TooFarAhead,
 )
-from millstream.client.producer.transaction_state import State
-from millstream.errors import MillstreamError, OperationTimeout
+from millstream.client.producer.transaction_state import State, timed_out
+from millstream.errors import ClientClosed, MillstreamError, OperationTimeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -236,14 +236,17 @@ class Producer:
         )
 
     def commit_transaction(self) -> None:
-        """Wait for every record and commit; raises if one was lost: then abort."""
+        """Wait for every record and commit; raises if one was lost: then abort.
+
+        After an OperationTimeout the commit goes on: call this again to learn how it ends.
+        """
         manager = self._require_transactions()
-        self._finish(self._core.call(manager.commit, "commit_transaction"))
+        self._finish_end(manager, manager.commit, "commit_transaction")
 
     def abort_transaction(self) -> None:
         """Undo the transaction: nobody who reads committed records sees any of it."""
         manager = self._require_transactions()
-        self._finish(self._core.call(manager.abort, "abort_transaction"))
+        self._finish_end(manager, manager.abort, "abort_transaction")
         self._core.forgive_losses()
 
     # ---- inside ----
@@ -342,7 +345,24 @@ class Producer:
 
     def _finish(self, waiter: Waiter[T]) -> T:
         """Wait for what the I/O thread does; it goes on if the time is over."""
-        return waiter.result(self._max_block_ms / 1000)
+        seconds = self._max_block_ms / 1000
+        try:
+            return waiter.result(seconds)
+        except OperationTimeout:
+            if waiter.done():
+                return waiter.result(0)
+            raise timed_out(waiter.what, seconds) from None
+
+    def _finish_end(
+        self, manager: TransactionManager, end: Callable[[int], Waiter[None]], what: str
+    ) -> None:
+        """End a transaction; who stops waiting for that may ask for it again."""
+        try:
+            self._finish(self._core.call(end, what))
+        except (OperationTimeout, KeyboardInterrupt):
+            with contextlib.suppress(ClientClosed):
+                self._core.runtime.post(lambda _: manager.ending.let_go())
+            raise
 
     def _end_open_transaction(self, deadline: Deadline) -> None:
         manager = self._core.transactions

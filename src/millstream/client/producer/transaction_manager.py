@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Final
 from millstream.client.futures import Waiter
 from millstream.client.producer import transaction_requests as requests
 from millstream.client.producer.lane import NOBODY, ProducerIdentity
-from millstream.client.producer.transaction_state import HINTS, OPEN, TRANSITIONS, State
+from millstream.client.producer.transaction_state import OPEN, TRANSITIONS, Ending, State
 from millstream.client.targets import Coordinator
 from millstream.errors import (
     ClientClosed,
     ClientError,
     FatalProducerError,
-    InvalidTxnState,
     MillstreamError,
     TransactionAborted,
 )
@@ -69,6 +68,7 @@ class TransactionManager:
         """Why the transaction, or the producer, cannot go on."""
         self.is_implicit = False
         """Whether partitions and groups are added by themselves (KIP-890)."""
+        self.ending = Ending()
         self._waiter: Waiter[None] = Waiter("the transaction")
         self._added: set[tuple[str, int]] = set()
         self._to_add: dict[tuple[str, int], None] = {}
@@ -93,18 +93,19 @@ class TransactionManager:
         """Begin a transaction; nothing is sent for that."""
         self._require(State.READY, "begin_transaction")
         self._is_implicit_now()
+        self.ending.begin(None)
         self._move_to(State.IN_TRANSACTION)
 
     def commit(self, now_ms: int) -> Waiter[None]:
         """Commit once every record is acknowledged. Asked again, it is the same commit."""
-        if self.state is not State.COMMITTING:
+        if not self.ending.is_asked_again(State.COMMITTING, self.state):
             self._require(State.IN_TRANSACTION, "commit_transaction")
             self._begin_ending(State.COMMITTING, "commit_transaction")
         return self._waiter
 
     def abort(self, now_ms: int) -> Waiter[None]:
         """Abort; records that were not sent yet are not sent. Asked again, it is the same abort."""
-        if self.state is not State.ABORTING:
+        if not self.ending.is_asked_again(State.ABORTING, self.state):
             if self.state is not State.ABORTABLE:
                 self._require(State.IN_TRANSACTION, "abort_transaction")
             self._begin_ending(State.ABORTING, "abort_transaction")
@@ -237,6 +238,7 @@ class TransactionManager:
 
     def _begin_ending(self, state: State, what: str) -> None:
         self._waiter = Waiter(what)
+        self.ending.begin(state)
         self._move_to(state)
         self._accumulator.begin_flush()
 
@@ -341,7 +343,7 @@ class TransactionManager:
             raise self.error
         if self.state is State.ABORTABLE:
             raise self._abortable_error()
-        raise InvalidTxnState(f"{what}: the producer is {self.state.value}; {HINTS[state]}")
+        raise self.ending.refusal(what, self.state, state)
 
     def _move_to(self, state: State) -> None:
         assert state in TRANSITIONS[self.state], f"{self.state} to {state}"

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 
-from millstream import Producer, TopicPartition
+from millstream import AsyncProducer, Producer, TopicPartition
 from millstream.client.groups import OffsetAndMetadata
 from millstream.client.producer.transaction_manager import TransactionManager
+from millstream.client.producer.transaction_state import State
 from millstream.errors import (
     ConcurrentTransactions,
     InvalidTxnState,
     MessageTooLarge,
     NotCoordinator,
+    OperationTimeout,
     ProducerFenced,
     TransactionAbortable,
     TransactionAborted,
@@ -22,7 +26,7 @@ from millstream.errors import (
 from tests.integration.client.producer.reading import confluent_kafka, read_all
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from millstream.testing import EmbeddedBroker
 
@@ -210,6 +214,80 @@ def test_calls_in_the_wrong_order_say_what_to_do(broker: EmbeddedBroker, name: s
         producer.begin_transaction()
         with pytest.raises(InvalidTxnState, match="end what is under way first"):
             producer.begin_transaction()
+
+
+@contextmanager
+def impatient(producer: Producer | AsyncProducer) -> Iterator[None]:
+    """Within the block, calls wait for a moment only."""
+    patience_ms, producer._max_block_ms = producer._max_block_ms, 100
+    try:
+        yield
+    finally:
+        producer._max_block_ms = patience_ms
+
+
+def wait_until_ready(producer: Producer | AsyncProducer) -> None:
+    manager = producer._core.require_transactions()
+    for _ in range(3000):
+        if manager.state is State.READY:
+            return
+        threading.Event().wait(0.01)
+    pytest.fail(f"the producer is {manager.state.value}")
+
+
+@pytest.mark.usefixtures("version")
+@pytest.mark.parametrize("is_over", [False, True])
+def test_a_commit_that_took_too_long_is_asked_for_again(
+    broker: EmbeddedBroker, make_topic: Callable[..., str], name: str, *, is_over: bool
+) -> None:
+    topic = make_topic()
+    with Producer(broker.bootstrap_servers, transactional_id=name) as producer:
+        producer.begin_transaction()
+        producer.send(topic, b"a").result(30)
+        with broker.faults.unavailable(), impatient(producer):
+            with pytest.raises(OperationTimeout, match=r"call commit_transaction\(\) again"):
+                producer.commit_transaction()
+            with pytest.raises(InvalidTxnState, match=r"call commit_transaction\(\) again"):
+                producer.abort_transaction()
+            with pytest.raises(InvalidTxnState, match=r"call commit_transaction\(\) again"):
+                producer.begin_transaction()
+        if is_over:
+            wait_until_ready(producer)
+            with pytest.raises(InvalidTxnState, match=r"call commit_transaction\(\) again"):
+                producer.abort_transaction()
+        producer.commit_transaction()
+        with pytest.raises(InvalidTxnState, match="begin a transaction first"):
+            producer.commit_transaction()
+        with producer.transaction():
+            producer.send(topic, b"b")
+
+    assert values(broker, topic) == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+def test_an_abort_that_took_too_long_is_asked_for_again_in_an_event_loop(
+    broker: EmbeddedBroker, make_topic: Callable[..., str], name: str, *, is_over: bool
+) -> None:
+    topic = make_topic()
+
+    async def main() -> None:
+        async with AsyncProducer(broker.bootstrap_servers, transactional_id=name) as producer:
+            await producer.begin_transaction()
+            await (await producer.send(topic, b"never"))
+            with broker.faults.unavailable(), impatient(producer):
+                with pytest.raises(OperationTimeout, match=r"call abort_transaction\(\) again"):
+                    await producer.abort_transaction()
+                with pytest.raises(InvalidTxnState, match=r"call abort_transaction\(\) again"):
+                    await producer.commit_transaction()
+            if is_over:
+                await asyncio.to_thread(wait_until_ready, producer)
+            await producer.abort_transaction()
+            async with producer.transaction():
+                await producer.send(topic, b"b")
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+
+    assert values(broker, topic) == [b"b"]
 
 
 def test_closing_aborts_an_open_transaction(
