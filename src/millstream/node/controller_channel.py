@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     from millstream.protocol.message import Message
     from millstream.raft.driver import RaftDriver
 
-RAFT_REQUESTS: Final = frozenset(
-    {"DescribeQuorumRequest", "AddRaftVoterRequest", "RemoveRaftVoterRequest"}
-)
+RAFT_REQUESTS: Final = frozenset({"DescribeQuorumRequest"})
 """What raft itself answers."""
 
 

@@ -12,6 +12,7 @@ from millstream.errors import (
     NO_ERROR,
     FencedLeaderEpoch,
     InconsistentClusterId,
+    InconsistentVoterSet,
     InvalidRequest,
     InvalidVoterKey,
     NotLeaderOrFollower,
@@ -75,6 +76,19 @@ def check_sender(replica: Replica, node_id: int, epoch: int) -> None:
         raise FencedLeaderEpoch
     if node_id < 0:
         raise InvalidRequest
+
+
+def check_leader(replica: Replica, leader_id: int, epoch: int) -> None:
+    """Refuse a leader whom nobody can have elected: the only voter elects itself.
+
+    With more voters this cannot be known: their set may have changed without us.
+    """
+    if leader_id == replica.local.id or not replica.voters.is_only_voter(replica.local.key):
+        return
+    # One who removed itself leads until that is committed, and is no voter any more.
+    is_known = epoch == replica.epoch and leader_id == replica.state.leader_id
+    if not is_known:
+        raise InconsistentVoterSet
 
 
 def check_receiver(replica: Replica, voter_id: int, directory_id: Uuid) -> None:

@@ -231,6 +231,7 @@ class Elections:
         error_code = NO_ERROR
         try:
             checks.check_sender(replica, partition.leader_id, partition.leader_epoch)
+            checks.check_leader(replica, partition.leader_id, partition.leader_epoch)
             checks.check_receiver(replica, request.voter_id, partition.voter_directory_id)
             endpoints = checks.told_endpoints(request.leader_endpoints)
             if not replica.learn(
@@ -271,6 +272,7 @@ class Elections:
         error_code = NO_ERROR
         try:
             checks.check_sender(replica, partition.leader_id, partition.leader_epoch)
+            checks.check_leader(replica, partition.leader_id, partition.leader_epoch)
             endpoints = checks.told_endpoints(request.leader_endpoints)
             if not replica.learn(partition.leader_epoch, partition.leader_id, endpoints):
                 raise InvalidRequest

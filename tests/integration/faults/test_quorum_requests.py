@@ -1,0 +1,145 @@
+"""Strangers on the controller listener of a quorum of one: refused, and nobody steps down."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from millstream.errors import InconsistentVoterSet
+from millstream.protocol.api import ApiKey
+from millstream.protocol.messages import (
+    AddRaftVoterRequest,
+    AddRaftVoterResponse,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
+    VoteRequest,
+    VoteResponse,
+    add_raft_voter,
+    begin_quorum_epoch,
+    end_quorum_epoch,
+    vote,
+)
+from millstream.types import Uuid
+from tests.integration.faults.harness import until
+from tests.integration.node.harness import Client
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.integration.faults.harness import Broker
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(120)]
+
+METADATA = "__cluster_metadata"
+STRANGER = 9
+DIRECTORY = Uuid(b"0123456789abcdef")
+
+
+@pytest.fixture
+def controller(broker: Broker) -> Iterator[Client]:
+    """A connection to the controller listener."""
+    found = re.search(r"CONTROLLER://([^ ,]+)", broker.said("ready")[0])
+    assert found is not None
+    with Client(found[1]) as client:
+        yield client
+
+
+def times_elected(broker: Broker) -> int:
+    return len(broker.said("this node is the active controller"))
+
+
+def test_a_leader_that_is_no_voter_is_refused(broker: Broker, controller: Client) -> None:
+    elections = times_elected(broker)
+    for number in range(20):
+        asked = begin_quorum_epoch.BeginQuorumEpochRequestPartitionData(
+            partition_index=0, leader_id=STRANGER, leader_epoch=200 + number
+        )
+        request = BeginQuorumEpochRequest(
+            topics=[
+                begin_quorum_epoch.BeginQuorumEpochRequestTopicData(
+                    topic_name=METADATA, partitions=[asked]
+                )
+            ],
+            leader_endpoints=[
+                begin_quorum_epoch.LeaderEndpoint(name="CONTROLLER", host="127.0.0.1", port=1)
+            ],
+        )
+        answer = controller.ask(request, 1, BeginQuorumEpochResponse)
+        code = answer.topics[0].partitions[0].error_code
+        assert code == InconsistentVoterSet.code
+
+    with broker.client() as client:
+        assert client.create_topic("after-a-claim") == 0
+    assert times_elected(broker) == elections
+
+
+def test_the_farewell_of_a_stranger_is_refused(broker: Broker, controller: Client) -> None:
+    elections = times_elected(broker)
+    asked = end_quorum_epoch.EndQuorumEpochRequestPartitionData(
+        partition_index=0, leader_id=STRANGER, leader_epoch=300
+    )
+    topic = end_quorum_epoch.EndQuorumEpochRequestTopicData(topic_name=METADATA, partitions=[asked])
+    request = EndQuorumEpochRequest(topics=[topic])
+
+    answer = controller.ask(request, 1, EndQuorumEpochResponse)
+
+    assert answer.topics[0].partitions[0].error_code == InconsistentVoterSet.code
+    with broker.client() as client:
+        assert client.create_topic("after-a-farewell") == 0
+    assert times_elected(broker) == elections
+
+
+def test_a_stranger_that_is_voted_for_cannot_be_reached_and_the_voter_leads_again(
+    broker: Broker, controller: Client
+) -> None:
+    # By Kafka's rules a voter does not ask who else votes: its own set may be the old one.
+    elections = times_elected(broker)
+    asked = vote.VoteRequestPartitionData(
+        partition_index=0,
+        replica_epoch=400,
+        replica_id=STRANGER,
+        replica_directory_id=DIRECTORY,
+        last_offset_epoch=399,
+        last_offset=1 << 40,
+    )
+    topic = vote.VoteRequestTopicData(topic_name=METADATA, partitions=[asked])
+    answer = controller.ask(VoteRequest(topics=[topic]), 1, VoteResponse)
+    assert answer.topics[0].partitions[0].vote_granted
+    claim = begin_quorum_epoch.BeginQuorumEpochRequestPartitionData(
+        partition_index=0, leader_id=STRANGER, leader_epoch=400
+    )
+    request = BeginQuorumEpochRequest(
+        topics=[
+            begin_quorum_epoch.BeginQuorumEpochRequestTopicData(
+                topic_name=METADATA, partitions=[claim]
+            )
+        ],
+        leader_endpoints=[
+            begin_quorum_epoch.LeaderEndpoint(name="CONTROLLER", host="127.0.0.1", port=1)
+        ],
+    )
+    controller.ask(request, 1, BeginQuorumEpochResponse)
+
+    until(lambda: times_elected(broker) > elections)
+    broker.still_serves()
+
+
+def test_voters_cannot_be_added_and_that_is_not_offered(broker: Broker, controller: Client) -> None:
+    offered = controller.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
+    keys = {each.api_key for each in offered.api_keys}
+    assert not keys & {ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER, ApiKey.UPDATE_RAFT_VOTER}
+    listener = add_raft_voter.Listener(name="CONTROLLER", host="127.0.0.1", port=1)
+    request = AddRaftVoterRequest(
+        timeout_ms=2000, voter_id=7, voter_directory_id=DIRECTORY, listeners=[listener]
+    )
+
+    with pytest.raises(ConnectionError):
+        controller.ask(request, 0, AddRaftVoterResponse)
+
+    broker.still_serves()
