@@ -2,7 +2,8 @@
 
 `SocketServer` has one per listener. A connection within the limits becomes a `KafkaChannel` of the
 processor; one whose address has too many is closed; when the broker has too many, or too many a
-second, nothing is accepted for a while and clients wait in the listen queue.
+second, nothing is accepted for a while and clients wait in the listen queue. So they do while only
+the descriptors are left that the broker needs for its files.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from millstream._accel.selector import Selector
     from millstream.network.connection_quotas import ConnectionQuotas
+    from millstream.network.descriptors import DescriptorReserve
     from millstream.network.processor import ListenerService, Processor
 
 ACCEPTS_PER_TURN_MAX: Final = 64
@@ -35,10 +37,12 @@ class Acceptor:
         "_ids",
         "_is_accepting",
         "_is_protected",
+        "_is_short",
         "_is_stopped",
         "_openings",
         "_processor",
         "_quotas",
+        "_reserve",
         "_retry",
         "_socket",
         "service",
@@ -50,6 +54,7 @@ class Acceptor:
         service: ListenerService,
         processor: Processor,
         quotas: ConnectionQuotas,
+        reserve: DescriptorReserve,
         connection_ids: Iterator[int],
         *,
         is_protected: bool,
@@ -58,9 +63,11 @@ class Acceptor:
         self.service = service
         self._processor = processor
         self._quotas = quotas
+        self._reserve = reserve
         self._ids = connection_ids
         self._is_protected = is_protected
         self._is_accepting = False
+        self._is_short = False
         self._is_stopped = False
         self._retry: asyncio.TimerHandle | None = None
         self._openings: set[asyncio.Task[None]] = set()
@@ -109,9 +116,28 @@ class Acceptor:
                 )
                 self._pause(RETRY_DELAY_MS)
                 return
+            if self._reserve.has(connected.fileno()):
+                connected.close()
+                self._is_short = True
+                self._wait_for_descriptors()
+                return
             self._admit(connected, *address[:2])
 
+    def _wait_for_descriptors(self) -> None:
+        self._processor.log.warning(
+            "descriptors",
+            "Few descriptors are left, and they are for files: new connections on %s wait until "
+            "others are closed; raise the limit (ulimit -Hn)",
+            self.service.endpoint,
+        )
+        self._pause(RETRY_DELAY_MS)
+
     def _may_accept(self) -> bool:
+        if self._is_short:
+            self._is_short = self._reserve.is_reached(self._socket.fileno())
+            if self._is_short:
+                self._wait_for_descriptors()
+                return False
         delay_ms = self._quotas.delay_ms(self._processor.clock.monotonic_ms())
         if delay_ms:
             self._pause(delay_ms)

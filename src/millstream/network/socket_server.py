@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from millstream.errors import InvalidArgument, InvalidConfig
 from millstream.network.acceptor import Acceptor
 from millstream.network.connection_quotas import ConnectionQuotas
+from millstream.network.descriptors import DescriptorReserve
 from millstream.network.endpoint import Endpoint
 from millstream.network.processor import ListenerService, Processor
 from millstream.network.request import header_versions
@@ -45,6 +46,7 @@ class SocketServer:
         """`on_close` is told of every connection that ended."""
         self.config = config
         self.quotas = ConnectionQuotas(config)
+        self._reserve = DescriptorReserve()
         self.processor = Processor(
             config, clock, asyncio.get_running_loop(), self._connection_closed
         )
@@ -106,6 +108,7 @@ class SocketServer:
             service,
             self.processor,
             self.quotas,
+            self._reserve,
             self._connection_ids,
             is_protected=listener_name == self.config.inter_broker_name,
         )

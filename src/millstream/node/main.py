@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from millstream.clock import SystemClock
 from millstream.errors import InvalidConfig, MillstreamError
+from millstream.network.descriptors import ENOUGH, raise_limit
 from millstream.node.config import known_keys, node_config
 from millstream.node.formatting import storage_info
 from millstream.node.logs import configure
@@ -69,6 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 return _show_status(config, as_json=parsed.as_json)
             case _:
                 configure(config.process.log_format, config.process.log_level)
+                _raise_descriptor_limit()
                 with asyncio.Runner(loop_factory=loop_factory(config)) as runner:
                     return runner.run(_run(config))
     except MillstreamError as error:
@@ -218,6 +220,16 @@ def _show_status(config: NodeConfig, *, as_json: bool) -> int:
 
 
 # The process itself.
+
+
+def _raise_descriptor_limit() -> None:
+    limit = raise_limit()
+    if limit < ENOUGH:
+        _logger.warning(
+            "this process may have %d files and sockets open, which are few: raise the limit "
+            "(ulimit -Hn)",
+            limit,
+        )
 
 
 async def _run(config: NodeConfig) -> int:

@@ -82,9 +82,9 @@ class Broker:
 
 
 @contextmanager
-def broker_on(data: Path, *arguments: str) -> Iterator[Broker]:
+def broker_on(data: Path, *arguments: str, limit: str | None = None) -> Iterator[Broker]:
     """A broker that is killed at the end, if it still runs."""
-    with running(data, "--set", "millstream.log.format=json", *arguments) as node:
+    with running(data, "--set", "millstream.log.format=json", *arguments, limit=limit) as node:
         yield Broker(node)
 
 

@@ -182,12 +182,19 @@ class NodeProcess:
     """`millstream server start` and its end."""
 
     def __init__(
-        self, data: Path, *arguments: str, environment: dict[str, str] | None = None
+        self,
+        data: Path,
+        *arguments: str,
+        environment: dict[str, str] | None = None,
+        limit: str | None = None,
     ) -> None:
+        """`limit`: arguments of the shell's `ulimit`, such as `-n 100`."""
         self.data = data
         command = [sys.executable, "-m", "millstream", "server", "start", "--data", str(data)]
         if "--listen" not in arguments and "--config" not in arguments:
             command += ["--listen", "localhost:0"]
+        if limit is not None:
+            command = ["sh", "-c", f'ulimit {limit}; exec "$@"', "sh", *command]
         # A file, not a pipe: a node that says much must not wait for somebody to read it.
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - open until close()
         self._process = subprocess.Popen(
@@ -244,9 +251,14 @@ class NodeProcess:
 
 
 @contextmanager
-def running(data: Path, *arguments: str, **options: dict[str, str]) -> Iterator[NodeProcess]:
+def running(
+    data: Path,
+    *arguments: str,
+    environment: dict[str, str] | None = None,
+    limit: str | None = None,
+) -> Iterator[NodeProcess]:
     """A node that is killed at the end, if it still runs."""
-    node = NodeProcess(data, *arguments, environment=options.get("environment"))
+    node = NodeProcess(data, *arguments, environment=environment, limit=limit)
     try:
         yield node
     finally:

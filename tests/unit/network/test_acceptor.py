@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import itertools
+import socket
 from typing import TYPE_CHECKING, Any, cast
 
 from millstream.network import NO_RESPONSE
 from millstream.network.acceptor import Acceptor
 from millstream.network.connection_quotas import ConnectionQuotas
+from millstream.network.descriptors import DescriptorReserve
 from tests.unit.network.fakes import FakeLoop, World
 
 if TYPE_CHECKING:
@@ -61,6 +63,7 @@ def make(errors: list[OSError], **settings: Any) -> tuple[Acceptor, Listening, W
         world.service,
         world.processor,
         quotas,
+        DescriptorReserve(),
         itertools.count(1),
         is_protected=True,
     )
@@ -80,6 +83,33 @@ def test_out_of_descriptors_it_waits_and_comes_back(caplog: pytest.LogCaptureFix
     loop.timers[0].callback()
 
     assert loop.reader is not None
+
+
+def test_connections_wait_while_only_the_reserve_is_left(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acceptor, listening, loop = make([])
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        accepts = [(ours, ("127.0.0.1", 1))]
+        monkeypatch.setattr(listening, "accept", lambda: accepts.pop())
+        monkeypatch.setattr(listening, "fileno", theirs.fileno, raising=False)
+        monkeypatch.setattr(DescriptorReserve, "has", lambda *_: True)
+        assert loop.reader is not None
+        loop.reader()
+        assert loop.reader is None
+        assert ours.fileno() == -1, "it is closed"
+        assert "Few descriptors are left" in caplog.text
+
+        acceptor.start()
+        loop.reader()
+        assert loop.reader is None, "nothing is taken off the queue"
+
+        monkeypatch.setattr(DescriptorReserve, "has", lambda *_: False)
+        monkeypatch.setattr(listening, "accept", lambda: listening.__class__.accept(listening))
+        acceptor.start()
+        loop.reader()
+        assert loop.reader is not None
 
 
 def test_a_connection_that_was_aborted_in_the_queue_is_skipped() -> None:
