@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import textwrap
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import millstream
 from millstream.client.admin.topics import NewTopic
@@ -21,7 +21,12 @@ if TYPE_CHECKING:
     from millstream.spark.pipelines.progress import BatchProgress
     from millstream.spark.pipelines.runner import RunResult
     from millstream.spark.pipelines.supervision import QuerySupervisor
-    from millstream.testing import EmbeddedBroker
+
+    class Broker(Protocol):
+        """Any Kafka, wherever it runs."""
+
+        @property
+        def bootstrap_servers(self) -> str: ...
 
 
 class Project:
@@ -30,13 +35,11 @@ class Project:
     It needs a session to `run` here; one that runs in a process of its own needs none.
     """
 
-    def __init__(
-        self, directory: Path, broker: EmbeddedBroker, spark: SparkSession | None = None
-    ) -> None:
+    def __init__(self, directory: Path, broker: Broker, spark: SparkSession | None = None) -> None:
         self.directory = directory
         self.brokers = broker.bootstrap_servers
         self.watcher = CountingWatcher()
-        self._spark = spark
+        self.spark = spark
         self._tag = uuid.uuid4().hex[:8]
 
     def topic(self, name: str) -> str:
@@ -75,10 +78,10 @@ class Project:
 
     def run(self, *, available_now: bool = True, stop: StopSwitch | None = None) -> RunResult:
         """Run it in this process."""
-        assert self._spark is not None
+        assert self.spark is not None
         return run(
             load(self.directory),
-            self._spark,
+            self.spark,
             available_now=available_now,
             watcher=self.watcher,
             stop=stop,

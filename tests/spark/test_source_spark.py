@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from millstream import Producer
-from tests.spark.source_world import SourceWorld
+from millstream.clock import SystemClock
+from tests.spark.source_world import HOUR_AGO_MS, SourceWorld
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -63,6 +64,43 @@ def test_a_topic_is_a_table_and_conditions_reach_the_source(
 
     narrow = table.schema("offset BIGINT, topic STRING").load()
     assert sorted(row.offset for row in narrow.collect()) == sorted([*range(10), *range(10)])
+
+
+def test_conditions_on_time_reach_the_source_and_bounds_of_time_are_met(
+    world: SourceWorld, spark: SparkSession, millstream_topic: TopicFactory
+) -> None:
+    topic = millstream_topic("times", partitions=2)
+    start_ms = SystemClock().wall_ms() - HOUR_AGO_MS
+    for partition in (0, 1):
+        values = [b"%d-%d" % (partition, number) for number in range(6)]
+        times = [start_ms + 1000 * number for number in range(6)]
+        world.produce(topic, *values, partition=partition, timestamps=times)
+
+    def read(**options: str) -> DataFrame:
+        reader = spark.read.format("millstream").options(
+            **world.options(subscribe=topic, **options)
+        )
+        return reader.load().selectExpr("cast(value as string) value", "timestamp")
+
+    def values_of(frame: DataFrame) -> list[str]:
+        return sorted(row.value for row in frame.collect())
+
+    before = spark.conf.get(PUSHDOWN, "false")
+    spark.conf.set(PUSHDOWN, "true")
+    try:
+        low, high = (f"timestamp_millis({start_ms + 1000 * number})" for number in (2, 4))
+        chosen = read().where(f"timestamp >= {low} and timestamp < {high}")
+        assert not re.search(r"\bFilter\b", plan_of(chosen))
+        assert values_of(chosen) == ["0-2", "0-3", "1-2", "1-3"]
+    finally:
+        spark.conf.set(PUSHDOWN, str(before))
+
+    def at(first: int, second: int) -> str:
+        times = {"0": start_ms + 1000 * first, "1": start_ms + 1000 * second}
+        return json.dumps({topic: times})
+
+    bounded = read(startingOffsetsByTimestamp=at(1, 4), endingOffsetsByTimestamp=at(3, 9))
+    assert values_of(bounded) == ["0-1", "0-2", "1-4", "1-5"]
 
 
 def drain(query: StreamingQuery) -> list[Any]:
