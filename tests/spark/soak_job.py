@@ -1,8 +1,9 @@
-"""The Spark job of the exactly-once soak: files to a topic, with a sink that kills on time.
+"""The Spark job of the exactly-once soak: files or a topic to a topic, with a sink that kills.
 
 `exactly_once_soak` runs it as a process, `python -m tests.spark.soak_job PLAN`, again and again
 until it ends by itself. The plan says at which step of which task who is to be killed; each entry
-is used once, whoever restarts meanwhile.
+is used once, whoever restarts meanwhile. An entry is a file: in `plan` while it is to come, in
+`claimed` when its moment has come, in `done` when its kill has happened.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import random
 import signal
 import sys
 import threading
+import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,9 +29,13 @@ from millstream.spark.stream_writer import MillstreamStreamWriter
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from pyspark.sql import DataFrame, SparkSession
+
 TASKS = 3
 ATTEMPTS_MAX = 8
 ROWS_PER_ARROW_BATCH = 8
+ROWS_PER_BATCH = 90
+BROKER_LOOKS_MAX, BROKER_LOOK_SECONDS = 6_000, 0.02
 COMMIT_SECONDS = 0.004
 """About how long a commit takes: somewhere in it the kill is to happen."""
 
@@ -40,6 +47,7 @@ class Plan:
     directory: str
     bootstrap: str
     topic: str
+    input_topic: str | None
     driver_group: int
     seed: int
 
@@ -54,7 +62,7 @@ class Plan:
         entry = Path(self.directory, "plan", moment)
         try:
             kind = entry.read_text()
-            entry.rename(Path(self.directory, "done", moment))
+            entry.rename(Path(self.directory, "claimed", moment))
         except FileNotFoundError:
             return None
         return kind
@@ -62,37 +70,52 @@ class Plan:
     def visit(self, moment: str, prepare: Callable[[], None] | None = None) -> None:
         """A moment has come: do what is planned for it."""
         kind = self.at(moment)
-        if kind is not None:
+        if kind is None:
+            return
+        try:
             if prepare is not None:
                 prepare()
-            self.strike(kind)
+        except BaseException:
+            # No kill, but a failure: it may come when the task is tried again.
+            Path(self.directory, "claimed", moment).rename(Path(self.directory, "plan", moment))
+            raise
+        self.strike(moment, kind)
 
     def visit_soon(self, moment: str) -> None:
         """The same, at some time during the commit that begins now."""
         kind = self.at(moment)
         if kind is not None:
             delay = random.Random(f"{self.seed} {moment}").uniform(0, COMMIT_SECONDS)
-            threading.Timer(delay, self.strike, [kind]).start()
+            threading.Timer(delay, self.strike, [moment, kind]).start()
 
-    def strike(self, kind: str) -> None:
+    def strike(self, moment: str, kind: str) -> None:
         """Kill: the task, the driver, the broker; or become a task that lives on without one."""
         if kind == "broker":
-            _kill(int(Path(self.directory, "broker.pid").read_text()))
+            self._kill_broker()
+            self._note_done(moment)
             return
         if kind == "zombie":
             # Out of the group in which Spark would end it, and stopped until somebody wakes it.
             os.setsid()
             Path(self.directory, "zombies", str(os.getpid())).touch()
+        self._note_done(moment)
         if kind in ("driver", "zombie"):
             os.killpg(self.driver_group, signal.SIGKILL)
         os.kill(os.getpid(), signal.SIGSTOP if kind == "zombie" else signal.SIGKILL)
 
+    def _note_done(self, moment: str) -> None:
+        Path(self.directory, "claimed", moment).rename(Path(self.directory, "done", moment))
 
-def _kill(pid: int) -> None:
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return  # It is dead already, and not restarted yet.
+    def _kill_broker(self) -> None:
+        """Kill one that lives: a life that somebody else has ended does not count twice."""
+        for _ in range(BROKER_LOOKS_MAX):
+            life = Path(self.directory, "broker.pid").read_text()
+            with suppress(FileExistsError, ProcessLookupError):
+                Path(self.directory, "lives", life).touch(exist_ok=False)
+                os.kill(int(life), signal.SIGKILL)
+                return
+            time.sleep(BROKER_LOOK_SECONDS)
+        raise TimeoutError("the broker was killed and does not come back")
 
 
 def killing_task(plan: Plan) -> type[ExactlyOnceTask]:
@@ -172,19 +195,31 @@ def settings(home: Path) -> Mapping[str, object]:
     }
 
 
+def incoming(spark: SparkSession, plan: Plan) -> DataFrame:
+    """The input: each file is a batch, or so many records of the topic are."""
+    if plan.input_topic is None:
+        files = spark.readStream.schema("key string, value string")
+        return files.option("maxFilesPerTrigger", 1).json(str(Path(plan.directory, "input")))
+    return (
+        spark.readStream.format("millstream")
+        .option("kafka.bootstrap.servers", plan.bootstrap)
+        .option("subscribe", plan.input_topic)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", ROWS_PER_BATCH)
+        .load()
+        .select("key", "value")
+    )
+
+
 def main() -> None:
-    """Write every file of the input as a batch, and end."""
+    """Write every batch of the input, and end."""
     plan = Plan.read(sys.argv[1])
     home = Path(plan.directory)
     spark = session("soak", f"local[2,{ATTEMPTS_MAX}]", **settings(home))
     spark.dataSource.register(killing_source(plan))
-    rows = (
-        spark.readStream.schema("key string, value string")
-        .option("maxFilesPerTrigger", 1)
-        .json(str(home / "input"))
-    )
     query = (
-        rows.repartition(TASKS, "key")
+        incoming(spark, plan)
+        .repartition(TASKS, "key")
         .writeStream.format("soak")
         .option("kafka.bootstrap.servers", plan.bootstrap)
         .option("topic", plan.topic)
