@@ -1,9 +1,13 @@
-"""`millstream pipeline run` as a process of its own: killed, started again, told to stop."""
+"""`millstream pipeline run` as a process of its own: killed, started again, told to stop.
+
+Beside the topics it has made-up rows on the terminal, which only a process of its own shows.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -31,8 +35,12 @@ ROWS = 400
 DEFINITION = """
 sources:
   raw: {format: topic, topic: '@numbers@', max_offsets_per_trigger: 40}
+  ticks: {format: rate, rows_per_second: 4}
+views:
+  counted: {sql: "SELECT value AS tick FROM ticks"}
 sinks:
   copies: {from: raw, format: topic, topic: '@copies@', partitions: 2}
+  shown: {from: counted, format: console, rows: 1}
 """
 
 
@@ -69,6 +77,16 @@ def told(project: Project) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines() if line.endswith("}")]
 
 
+def has_progressed(project: Project, query: str) -> bool:
+    """Whether a query has rows behind it, and a batch that this process began."""
+    return any(
+        (each["event"], each.get("query")) == ("progress", query)
+        and each["batch"] > 1
+        and each["rows"]
+        for each in told(project)
+    )
+
+
 def test_what_was_killed_and_stopped_is_written_exactly_once_in_the_end(
     tmp_path: Path, millstream_broker: EmbeddedBroker, spark: SparkSession
 ) -> None:
@@ -89,9 +107,7 @@ def test_what_was_killed_and_stopped_is_written_exactly_once_in_the_end(
 
     with running(project) as process:
         wait_until(
-            lambda: any(
-                each["event"] == "progress" and each["batch"] > 1 for each in told(project)
-            ),
+            lambda: has_progressed(project, "copies") and has_progressed(project, "shown"),
             process,
         )
         status = subprocess.run(
@@ -107,5 +123,9 @@ def test_what_was_killed_and_stopped_is_written_exactly_once_in_the_end(
     assert json.loads(status.stdout)["is_running"] is True
     assert told(project)[-1]["event"] == "end"
     assert told(project)[-1]["state"] == "stopped"
+    # A table for each batch, of one row, though there were more. Lines of JSON are for programs, so
+    # that the terminal's part goes to the log.
+    table = r"\|tick\|\n\+-+\+\n\|\s*\d+\|\n\+-+\+\nonly showing top 1 row"
+    assert re.search(table, (project.directory / "state" / "spark.log").read_text())
     project.run()
     assert sorted(int(each["value"]) for each in project.records("copies")) == list(range(ROWS))
