@@ -17,13 +17,17 @@ UNMEASURED := tests/simulation tests/integration/faults tests/integration/coordi
 WAITING_WORKERS ?= 3
 KILLS ?= 200
 SEED ?= 1
+# The oldest PySpark that is supported, in an environment that takes all else from that of the tests.
+SPARK_OLDEST ?= 4.2.0
+SPARK_ENV := build/spark-$(SPARK_OLDEST)
+SPARK_TESTS ?= tests/unit/spark tests/spark
 # Tests start hundreds of interpreters. Without bytecode each would compile Millstream anew: a second.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup build demo test check lint types layers tidy unit interop fuzz simulate soak soak-spark bench generate docs format clean
+.PHONY: help setup build demo test check lint types layers tidy unit interop fuzz simulate soak soak-spark spark-versions bench generate docs format clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(INSTALLED) ## Create .venv and install Millstream with its kernel compiled
 
@@ -94,8 +98,20 @@ soak: setup ## Kill brokers and break connections under load, again and again: m
 	$(BIN)/python -m tests.integration.faults.kill --rounds $(ROUNDS)
 	$(BIN)/python -m tests.integration.client.producer.lanes_soak --seeds $(ROUNDS) --start $(START)
 
-soak-spark: setup ## Kill Spark's tasks, drivers and brokers while they write exactly once: KILLS=200 SEED=1
-	$(BIN)/python -m tests.spark.exactly_once_soak --kills $(KILLS) --seed $(SEED)
+soak-spark: setup ## Kill Spark's tasks, drivers and brokers while they write exactly once: KILLS=200 SEED=1 ARGS=--from-topic
+	$(BIN)/python -m tests.spark.exactly_once_soak --kills $(KILLS) --seed $(SEED) $(ARGS)
+
+spark-versions: $(SPARK_ENV)/.installed ## Run Spark's tests and a short soak with the oldest PySpark supported
+	$(SPARK_ENV)/bin/python -c 'import pyspark; print("PySpark", pyspark.__version__)'
+	$(SPARK_ENV)/bin/python -m pytest -q -n $(TEST_WORKERS) --dist worksteal -m "not interop" $(SPARK_TESTS)
+	$(SPARK_ENV)/bin/python -m tests.spark.exactly_once_soak --kills 12 --seed $(SEED)
+
+$(SPARK_ENV)/.installed: $(INSTALLED)
+	$(BIN)/python -m venv $(SPARK_ENV)
+	$(SPARK_ENV)/bin/pip install --quiet --no-deps pyspark==$(SPARK_OLDEST)
+	@$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' \
+	  > "$$($(SPARK_ENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/behind.pth"
+	@touch $@
 
 bench: setup ## Measure beside the peers: make bench ARGS=--quick
 	for question in records protocol storage log_manager network replica broker_handlers \
