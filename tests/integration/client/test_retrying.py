@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,11 +13,19 @@ from millstream import Consumer, Producer, TopicPartition
 from millstream.client.retrying.async_consumer import AsyncRetryingConsumer
 from millstream.client.retrying.consumer import RetryingConsumer
 from millstream.client.retrying.seen import MemorySeen
-from millstream.errors import InvalidArgument, UnknownTopicOrPartition
+from millstream.clock import ManualClock
+from millstream.errors import (
+    IllegalGeneration,
+    InvalidArgument,
+    PollIntervalExceeded,
+    StaleMemberEpoch,
+    UnknownMemberId,
+    UnknownTopicOrPartition,
+)
 from millstream.testing import EmbeddedBroker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from millstream.client.retrying.attempt import Attempt
 
@@ -70,7 +79,13 @@ class Handler:
         self.done.append(attempt.value)
 
 
-def run(broker: EmbeddedBroker, topic: str, handler: Handler, face: str, **settings: Any) -> Any:
+def run(
+    broker: EmbeddedBroker,
+    topic: str,
+    handler: Callable[[Attempt], None],
+    face: str,
+    **settings: Any,
+) -> Any:
     """Run until nothing is left to do, in either face."""
     options: Any = {
         "group_id": "g",
@@ -183,6 +198,115 @@ def test_environments_do_not_mix(broker: EmbeddedBroker) -> None:
 
     assert handler.attempts == {"1": 3}
     assert len(read_all(broker, "staging.shared.g.dead", 1)) == 1
+
+
+ALL = [str(number) for number in range(10)]
+
+
+def test_what_was_handled_is_committed_long_before_the_poll_interval_ends(
+    broker: EmbeddedBroker, topic: str
+) -> None:
+    clock = ManualClock()
+    done: list[str] = []
+    committed: list[int] = []
+    partition = TopicPartition(topic, 0)
+
+    def handle(attempt: Attempt) -> None:
+        found = consumer._consumer.committed([partition])
+        assert isinstance(found, dict)
+        at = found[partition]
+        committed.append(0 if at is None else at.offset)
+        done.append(attempt.value)
+        clock.advance(100_000)
+        if len(done) == len(ALL):
+            consumer.stop()
+
+    consumer = RetryingConsumer(
+        broker.bootstrap_servers, topic, handle, group_id="g", value_deserializer="str"
+    )
+    consumer._clock = clock  # type: ignore[assignment]  # Minutes pass in a moment.
+    consumer.run()
+
+    # The interval is 300 s, and half of it is kept free.
+    assert done == ALL
+    assert committed == [0, 0, 2, 2, 4, 4, 6, 6, 8, 8]
+
+
+@pytest.mark.parametrize("face", ["blocking", "asyncio"])
+def test_records_of_one_poll_may_outlast_the_poll_interval(
+    broker: EmbeddedBroker, topic: str, face: str
+) -> None:
+    handler = Handler(failures=0)
+
+    def work_slowly(attempt: Attempt) -> None:
+        handler(attempt)
+        time.sleep(0.2)
+
+    settings = {"consumer": {"max_poll_interval": 1.6}, "retry_delays": ()}
+    counts = run(broker, topic, work_slowly, face, **settings)
+
+    assert handler.done == ALL
+    assert counts.handled == len(ALL)
+
+
+@pytest.mark.parametrize("face", ["blocking", "asyncio"])
+def test_a_handler_that_outlasts_the_poll_interval_alone_is_told_what_to_do(
+    broker: EmbeddedBroker, topic: str, face: str
+) -> None:
+    def work_for_too_long(attempt: Attempt) -> None:
+        time.sleep(0.5)
+
+    settings = {"consumer": {"max_poll_interval": 0.2}, "max_poll_records": 1}
+    with pytest.raises(PollIntervalExceeded, match=rf"{topic}-0 at offset 0, .* Raise the int"):
+        run(broker, topic, work_for_too_long, face, **settings)
+
+
+@pytest.mark.parametrize("face", ["blocking", "asyncio"])
+def test_being_put_out_of_the_group_is_not_the_end(
+    broker: EmbeddedBroker, topic: str, face: str
+) -> None:
+    handler = Handler(failures=1)
+    broker.faults.fail("OFFSET_COMMIT", UnknownMemberId)
+
+    run(broker, topic, handler, face, seen=MemorySeen(), max_poll_records=4)
+
+    assert sorted(handler.done) == ALL
+
+
+@pytest.mark.parametrize("face", ["blocking", "asyncio"])
+@pytest.mark.parametrize("error", [IllegalGeneration, StaleMemberEpoch, UnknownMemberId])
+def test_a_transaction_that_a_rebalance_came_before_is_done_again(
+    broker: EmbeddedBroker, topic: str, face: str, error: type
+) -> None:
+    handler = Handler(failures=1)
+    broker.faults.fail("TXN_OFFSET_COMMIT", error)
+
+    counts = run(broker, topic, handler, face, transactional_id=f"x{topic}", max_poll_records=4)
+
+    # The group had not gone on in truth: so nothing comes twice either.
+    assert sorted(handler.done) == ALL
+    assert (counts.handled, counts.retried, counts.dead) == (10, 5, 0)
+    assert len(read_all(broker, f"{topic}.g.retry.1", 5)) == 5
+
+
+@pytest.mark.parametrize("face", ["blocking", "asyncio"])
+def test_records_of_open_and_aborted_transactions_are_not_handled(
+    broker: EmbeddedBroker, topic: str, face: str
+) -> None:
+    handler = Handler(failures=0)
+    with Producer(broker.bootstrap_servers, transactional_id=f"x{topic}") as producer:
+        producer.begin_transaction()
+        producer.send(topic, "100").result(20)
+
+        run(broker, topic, handler, face)
+        assert handler.done == ALL
+
+        producer.abort_transaction()
+        with producer.transaction():
+            producer.send(topic, "102")
+    run(broker, topic, handler, face)
+
+    assert handler.done == [*ALL, "102"]
 
 
 def test_a_topic_that_is_not_there_is_told(broker: EmbeddedBroker) -> None:

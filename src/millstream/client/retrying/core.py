@@ -99,6 +99,7 @@ class RetryCore:
         self._seen = seen
         self._held: dict[TopicPartition, int] = {}
         self._finished: dict[TopicPartition, OffsetAndMetadata] = {}
+        self._kept: list[tuple[TopicPartition, Reroute]] = []
 
     # One record.
 
@@ -158,12 +159,35 @@ class RetryCore:
             self.counts.retried += 1
         self._finish(record)
 
+    def keep(self, record: ConsumerRecord, route: Reroute) -> None:
+        """The record is to be sent on together with its position, in one transaction."""
+        self._kept.append((TopicPartition(record.topic, record.partition), route))
+        self.rerouted(record, route)
+
     # Positions and waiting.
 
     def take_finished(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """The positions to commit since the last call."""
         finished, self._finished = self._finished, {}
         return finished
+
+    def take_kept(self) -> list[tuple[TopicPartition, Reroute]]:
+        """The records to send together with these positions, and where each was read."""
+        kept, self._kept = self._kept, []
+        return kept
+
+    def restore(
+        self,
+        finished: Mapping[TopicPartition, OffsetAndMetadata],
+        kept: Sequence[tuple[TopicPartition, Reroute]],
+    ) -> None:
+        """What was taken could not be committed now: it is for the next time."""
+        self._finished = {**finished, **self._finished}
+        self._kept = [*kept, *self._kept]
+
+    def is_held(self, partition: TopicPartition) -> bool:
+        """Whether a partition waits, and is read again from where it does."""
+        return partition in self._held
 
     def take_due(self, now_ms: int) -> list[TopicPartition]:
         """Partitions whose time has come: read them on."""
@@ -181,6 +205,7 @@ class RetryCore:
         for partition in partitions:
             self._held.pop(partition, None)
             self._finished.pop(partition, None)
+        self._kept = [each for each in self._kept if each[0] not in partitions]
 
     # Inside.
 

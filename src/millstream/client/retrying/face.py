@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from millstream.client.admin.topics import NewTopic
 from millstream.client.config import shown
+from millstream.client.retrying.pace import Pace
 from millstream.client.retrying.settings import RetryKeywords, RetrySettings
 from millstream.clock import SystemClock
 from millstream.errors import TopicAlreadyExists
@@ -37,7 +38,7 @@ class RetryingFace:
         self._core = self._settings.core(self._topics)
         self._clock = SystemClock()
         self._is_stopping = False
-        self._has_transaction = False
+        self._pace = Pace(self._settings.max_poll_interval_ms(bootstrap))
 
     def __repr__(self) -> str:
         return shown(self, self._bootstrap, topics=self._topics.sources)
@@ -58,12 +59,6 @@ class RetryingFace:
         if idle_timeout is None or self._core.next_due_ms() is not None:
             return False
         return self._clock.monotonic_ms() - quiet_since_ms >= idle_timeout * 1000
-
-    def _begins_transaction(self) -> bool:
-        """Whether a transaction must be begun before something is sent; it is remembered."""
-        is_first = self._settings.transactional_id is not None and not self._has_transaction
-        self._has_transaction = self._has_transaction or is_first
-        return is_first
 
     def _wanted_topics(self, described: Mapping[str, TopicDescription]) -> list[NewTopic]:
         """Retry and dead-letter topics, as wide and as often kept as the topics they are for."""

@@ -7,29 +7,50 @@ producer and handler are of the face's own kind. Nothing here waits by itself.
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from millstream.client.consumer.steps import Invoke
 from millstream.client.retrying.core import Handle, Hold, Reroute, Skip
 from millstream.client.retrying.face import RetryingFace
-from millstream.errors import Wakeup
+from millstream.errors import (
+    CommitFailed,
+    FencedMemberEpoch,
+    IllegalGeneration,
+    MillstreamError,
+    RebalanceInProgress,
+    StaleMemberEpoch,
+    UnknownMemberId,
+    Wakeup,
+)
+from millstream.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from millstream.client.admin.admin import Admin
     from millstream.client.admin.async_admin import AsyncAdmin
     from millstream.client.consumer.async_consumer import AsyncConsumer
     from millstream.client.consumer.consumer import Consumer
     from millstream.client.consumer.steps import Steps
+    from millstream.client.groups import OffsetAndMetadata
     from millstream.client.producer.async_producer import AsyncProducer
     from millstream.client.producer.producer import Producer
     from millstream.client.retrying.attempt import Attempt
     from millstream.records.kernel import ConsumerRecord
-    from millstream.types import TopicPartition
 
 _log = logging.getLogger(__name__)
+
+_GROUP_WENT_ON: Final = (
+    CommitFailed,
+    FencedMemberEpoch,
+    IllegalGeneration,
+    RebalanceInProgress,
+    StaleMemberEpoch,
+    UnknownMemberId,
+)
+"""What a commit ends with, within a transaction or not, after a rebalance that came first."""
 
 
 class RetryingLoop(RetryingFace):
@@ -69,10 +90,7 @@ class RetryingLoop(RetryingFace):
         quiet_since_ms = self._clock.monotonic_ms()
         while not self._is_stopping:
             records = yield from self._poll()
-            for record in records:
-                if self._is_stopping:
-                    break
-                yield from self._handle(record)
+            yield from self._handle_all(records)
             yield from self._settle()
             if records:
                 quiet_since_ms = self._clock.monotonic_ms()
@@ -89,6 +107,30 @@ class RetryingLoop(RetryingFace):
         except Wakeup:
             return []
         return records
+
+    def _handle_all(self, records: Sequence[ConsumerRecord]) -> Steps[None]:
+        """Handle records while there is time before the next poll; the rest is read again."""
+        started_ms = self._clock.monotonic_ms()
+        self._pace.polled(started_ms)
+        for index, record in enumerate(records):
+            if self._is_stopping:
+                break
+            if index and self._pace.must_poll(started_ms):
+                self._leave(records[index:])
+                break
+            yield from self._handle(record)
+            ended_ms = self._clock.monotonic_ms()
+            self._pace.handled(record, ended_ms - started_ms)
+            started_ms = ended_ms
+
+    def _leave(self, records: Sequence[ConsumerRecord]) -> None:
+        """Have records given by a later poll again."""
+        first: dict[TopicPartition, int] = {}
+        for record in records:
+            first.setdefault(TopicPartition(record.topic, record.partition), record.offset)
+        for partition in first.keys() & self._consumer.assignment():
+            if not self._core.is_held(partition):
+                self._consumer.seek(partition, first[partition])
 
     def _handle(self, record: ConsumerRecord) -> Steps[None]:
         decision = self._core.admit(record, self._clock.wall_ms())
@@ -116,25 +158,56 @@ class RetryingLoop(RetryingFace):
             self._core.succeed(record, attempt, self._clock.wall_ms())
 
     def _reroute(self, record: ConsumerRecord, route: Reroute) -> Steps[None]:
-        if self._begins_transaction():
-            yield Invoke(self._producer.begin_transaction, ())
-        send = partial(self._producer.send, key=route.key, headers=route.headers)
-        yield Invoke(send, (route.topic, route.value))
+        if self._settings.transactional_id is not None:
+            # No transaction is open while a handler works: it would end before a slow one does.
+            self._core.keep(record, route)
+            return
+        yield from self._send(route)
         self._core.rerouted(record, route)
 
+    def _send(self, route: Reroute) -> Steps[None]:
+        send = partial(self._producer.send, key=route.key, headers=route.headers)
+        yield Invoke(send, (route.topic, route.value))
+
     def _settle(self) -> Steps[None]:
-        """Make what was done last: first the records that were sent on, then the offsets."""
-        finished = self._core.take_finished()
+        """Make what was done last: first the records that were sent on, then the offsets.
+
+        If the group has gone on meanwhile, it is tried again after the next poll with what this
+        member still has then; the rest is handled again, by others or here.
+        """
+        finished, kept = self._core.take_finished(), self._core.take_kept()
         if not finished:
             return
-        if self._has_transaction:
-            self._has_transaction = False
+        try:
+            if kept:
+                yield from self._store_together(finished, kept)
+            else:
+                yield Invoke(self._producer.flush, ())
+                yield Invoke(self._consumer.commit, (finished,))
+        except _GROUP_WENT_ON as error:
+            explanation = self._pace.explanation()
+            if explanation is not None:
+                raise explanation from error
+            _log.warning("not committed now, as the group has gone on meanwhile: %s", error)
+            self._core.restore(finished, kept)
+
+    def _store_together(
+        self,
+        finished: Mapping[TopicPartition, OffsetAndMetadata],
+        kept: Sequence[tuple[TopicPartition, Reroute]],
+    ) -> Steps[None]:
+        """Retries and offsets in one transaction."""
+        yield Invoke(self._producer.begin_transaction, ())
+        try:
+            for _, route in kept:
+                yield from self._send(route)
             group = self._consumer.group_metadata()
             yield Invoke(self._producer.send_offsets_to_transaction, (finished, group))
             yield Invoke(self._producer.commit_transaction, ())
-        else:
-            yield Invoke(self._producer.flush, ())
-            yield Invoke(self._consumer.commit, (finished,))
+        except BaseException:
+            with suppress(MillstreamError):
+                yield Invoke(self._producer.abort_transaction, ())
+            raise
 
     def _give_up(self, partitions: Sequence[TopicPartition]) -> Steps[None]:
         """Commit what was done before others go on with the partitions."""

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Required, TypedDict
 
+from millstream.client.config import settings_from_kwargs
+from millstream.client.consumer.config import ConsumerConfig
 from millstream.client.retrying.core import RetryCore, RetryPolicy
 from millstream.client.retrying.topics import RetryTopics
 from millstream.client.serialization import as_deserializer
 from millstream.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from millstream.client.retrying.core import Identify
     from millstream.client.retrying.seen import SeenStore
@@ -58,7 +60,7 @@ class RetrySettings:
     create_topics: bool = True
     """Make the retry and dead-letter topics if they are absent."""
     max_poll_records: int = 100
-    """How many records are handled between two commits."""
+    """How many records are handled between two commits, at most."""
     consumer: Mapping[str, Any] = field(default_factory=dict)
     """More settings of the consumer, ..."""
     producer: Mapping[str, Any] = field(default_factory=dict)
@@ -90,13 +92,23 @@ class RetrySettings:
         return RetryCore(topics, self.group_id, policy, self.seen)
 
     def consumer_settings(self) -> dict[str, Any]:
-        """Of the consumer: it commits when told, and begins at the beginning of retry topics."""
+        """Of the consumer: it commits when told, and begins at the beginning of retry topics.
+
+        Unless told otherwise it reads committed records only: a handler's work cannot be undone
+        when a transaction is aborted later.
+        """
         fixed = {
             "group_id": self.group_id,
             "enable_auto_commit": False,
             "max_poll_records": self.max_poll_records,
         }
-        return {"auto_offset_reset": "earliest", **self.common, **self.consumer, **fixed}
+        usual = {"auto_offset_reset": "earliest", "isolation_level": "read_committed"}
+        return {**usual, **self.common, **self.consumer, **fixed}
+
+    def max_poll_interval_ms(self, bootstrap: str | Sequence[str]) -> int:
+        """How long the group waits for a member to poll."""
+        given = {**self.consumer_settings(), "bootstrap_servers": bootstrap}
+        return settings_from_kwargs(ConsumerConfig, given).max_poll_interval_ms
 
     def producer_settings(self) -> dict[str, Any]:
         """Of the producer."""

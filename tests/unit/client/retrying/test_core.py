@@ -264,3 +264,22 @@ def test_the_topics_have_names_by_group_and_stage() -> None:
 def test_names_that_cannot_be_are_refused(names: tuple[str, ...], group: str) -> None:
     with pytest.raises(InvalidArgument, match="retry_name="):
         RetryTopics(names, group, 1)
+
+
+def test_what_could_not_be_committed_is_kept_for_the_next_time_unless_it_is_lost() -> None:
+    machine = core()
+    places = [TopicPartition("orders", each) for each in (0, 3)]
+    for place in places:
+        record = order(7, partition=place.partition)
+        machine.keep(record, machine.fail(record, OutOfStock(), NOW))
+    finished, kept = machine.take_finished(), machine.take_kept()
+    assert [each for each, _ in kept] == places
+    assert machine.take_kept() == []
+
+    later = order(8)
+    machine.keep(later, machine.fail(later, OutOfStock(), NOW))
+    machine.restore(finished, kept)
+    machine.forget([places[0]])
+
+    assert machine.take_finished() == {places[1]: OffsetAndMetadata(9)}
+    assert [each for each, _ in machine.take_kept()] == [places[1], places[1]]
