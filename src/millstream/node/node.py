@@ -14,7 +14,7 @@ from random import Random, SystemRandom
 from typing import TYPE_CHECKING, Final
 
 from millstream.clock import SystemClock
-from millstream.errors import InvalidConfig, MillstreamError
+from millstream.errors import InvalidConfig, KafkaStorageError, MillstreamError
 from millstream.metadata.features import SUPPORTED_FEATURES
 from millstream.network.endpoint import host_and_port
 from millstream.network.socket_server import SocketServer
@@ -357,7 +357,10 @@ class Node:
     def _fatal(self, problem: str, error: Exception) -> None:
         if not self._is_failed:
             self._is_failed = True
-            _logger.critical("%s: %s", problem, error, exc_info=error)
+            # What the disk said is all there is to know; where it was said explains nothing.
+            is_of_the_disk = isinstance(error, OSError | KafkaStorageError)
+            trace = None if is_of_the_disk else error
+            _logger.critical("%s: %s", problem, error, exc_info=trace)
             self._report_fatal(error)
 
     def _timer_failed(self, error: Exception) -> None:

@@ -10,11 +10,12 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.integration.faults.harness import broker_on, until
+from tests.integration.faults.harness import broker_on, lines_of, until
 from tests.integration.node.harness import Client, running
 
 if TYPE_CHECKING:
@@ -160,6 +161,68 @@ def _require_told_once(lines: list[dict[str, Any]], words: str) -> None:
     assert sum(words in line["message"] for line in lines) == 1, lines
     assert not [line for line in lines if "traceback" in line]
     assert len([line for line in lines if line["level"] in ("WARNING", "ERROR")]) <= 10, lines
+
+
+@contextmanager
+def read_only(directory: Path) -> Iterator[None]:
+    """Let nothing new be written there; what is open stays open, and keeps a remount from it."""
+    mount("--bind", str(directory), str(directory))
+    mount("-o", "remount,bind,ro", str(directory))
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(directory)], check=True)
+
+
+def test_a_directory_that_becomes_read_only_takes_its_partitions_and_nothing_else(
+    small_disk: Path,
+) -> None:
+    one, two = small_disk / "one", small_disk / "two"
+    directories = ("--set", f"log.dirs={one},{two}", "--set", f"metadata.log.dir={one}")
+    with broker_on(one, *directories) as broker:
+        with broker.client() as client:
+            for number in range(4):
+                assert client.create_topic(f"before-{number}") == 0
+                assert client.produce(f"before-{number}", b"kept") == (0, 0)
+            with read_only(two):
+                # One that goes to the second directory takes that out of service.
+                codes = [_create_and_produce(client, f"during-{number}") for number in range(4)]
+            assert KAFKA_STORAGE_ERROR in codes
+            assert _create_and_produce(client, "after") == 0, "the first is in service"
+        assert len(broker.said(str(two), "is out of service", level="ERROR")) == 1
+        lines = broker.stop()
+    assert not [line for line in lines if "traceback" in line]
+
+    with broker_on(one, *directories) as broker, broker.client() as client:
+        for name in ("before-0", "before-1", "before-2", "before-3", "after"):
+            assert client.values(name) == [b"kept"]
+
+
+def _create_and_produce(client: Client, topic: str) -> int:
+    assert client.create_topic(topic) == 0
+    return client.produce(topic, b"kept")[0]
+
+
+def test_a_node_whose_only_directory_becomes_read_only_ends_and_loses_nothing(
+    small_disk: Path,
+) -> None:
+    data = small_disk / "data"
+    with broker_on(data) as broker, broker.client() as client:
+        client.create_topic("orders")
+        assert client.produce("orders", b"kept") == (0, 0)
+        with read_only(data):
+            with suppress(OSError):
+                client.create_topic("one-too-many")
+            code, log = broker.node.finish(None)
+    lines = lines_of(log)
+    assert code == 1
+    assert [line["level"] for line in lines if "cannot go on" in line["message"]] == ["CRITICAL"]
+    assert any("Read-only file system" in line["message"] for line in lines)
+    assert not [line for line in lines if "traceback" in line]
+
+    with broker_on(data) as broker, broker.client() as client:
+        assert client.values("orders") == [b"kept"]
+        broker.still_serves()
 
 
 def test_a_directory_that_cannot_be_written_is_refused_with_its_name(small_disk: Path) -> None:
