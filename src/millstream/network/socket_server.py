@@ -94,12 +94,11 @@ class SocketServer:
         if listening is None:
             raise InvalidArgument(f"{listener_name} is not bound, or is served already")
         endpoint = next(each for each in self.endpoints if each.listener_name == listener_name)
-        if endpoint.security_protocol.is_encrypted and ssl_context is None:
+        try:
+            _require_protected(endpoint, ssl_context)
+        except InvalidConfig:
             self._sockets[listener_name] = listening
-            raise InvalidConfig(
-                f"listener {listener_name} is {endpoint.security_protocol.value} and needs a "
-                "certificate: set ssl.keystore.location"
-            )
+            raise
         if not endpoint.security_protocol.is_encrypted:
             ssl_context = None
         service = ListenerService(endpoint, handle, header_versions(apis), ssl_context, express)
@@ -150,6 +149,15 @@ class SocketServer:
             acceptor.resume()
         if self._on_close is not None:
             self._on_close(connection)
+
+
+def _require_protected(endpoint: Endpoint, ssl_context: ssl.SSLContext | None) -> None:
+    """A listener is never served with less protection than its protocol promises."""
+    promised = f"listener {endpoint.listener_name} is {endpoint.security_protocol.value}"
+    if endpoint.security_protocol.is_sasl:
+        raise InvalidConfig(f"{promised}, and this version cannot authenticate clients")
+    if endpoint.security_protocol.is_encrypted and ssl_context is None:
+        raise InvalidConfig(f"{promised} and needs a certificate: serve it with an ssl_context")
 
 
 def _listen(endpoint: Endpoint, config: SocketServerConfig) -> socket.socket:

@@ -38,6 +38,7 @@ from millstream.metadata.snapshots import SnapshotConfig
 from millstream.network.config import SocketServerConfig
 from millstream.network.endpoint import SecurityProtocol, parse_listener
 from millstream.node.client_telemetry import LOG, NONE
+from millstream.node.protection import only_tunes_protection, protection_faults
 from millstream.raft.config import QuorumConfig
 from millstream.replica.config import ReplicaConfig
 from millstream.server.config import ServerConfig
@@ -61,9 +62,12 @@ STANDALONE: Final[Mapping[str, str]] = {
 
 WITHOUT_EFFECT: Final = frozenset(
     {
+        "allow.everyone.if.no.acl.found",
         "auto.include.jmx.reporter",
         "background.threads",
         "confluent.support.metrics.enable",
+        "connection.failed.authentication.delay.ms",
+        "connections.max.reauth.ms",
         "group.coordinator.threads",
         "log.cleaner.dedupe.buffer.load.factor",
         "log4j.configuration",
@@ -74,6 +78,8 @@ WITHOUT_EFFECT: Final = frozenset(
         "num.io.threads",
         "num.network.threads",
         "num.replica.alter.log.dirs.threads",
+        "principal.builder.class",
+        "security.providers",
     }
 )
 """Settings of Apache Kafka whose subject does not exist here, such as thread pools."""
@@ -239,13 +245,14 @@ def known_keys() -> set[str]:
 
 def node_config(given: Mapping[str, str], unknown_variables: Iterable[str] = ()) -> NodeConfig:
     """Make the settings of a node, or raise one InvalidConfig that lists every fault."""
-    texts = _with_defaults(given)
+    texts, unknown_variables = _with_defaults(given), tuple(unknown_variables)
     faults = [
         fault
         for settings in NodeConfig.CLASSES
         for fault in parse_faults(settings, texts, ignore_unknown=True)
     ]
     faults += _topic_faults(texts)
+    faults += protection_faults(texts, unknown_variables)
     if not faults:
         faults = _faults_between(texts)
     raise_for(faults)
@@ -360,14 +367,9 @@ def _faults_between(texts: Mapping[str, str]) -> list[Fault]:
     if BROKER not in process.process_roles and names - controllers:
         must_be = "only listeners of controller.listener.names on a node that is no broker"
         faults.append(Fault("listeners", listed, must_be))
-    if BROKER in process.process_roles and network.inter_broker_name is None:
-        must_be = "with a listener for other brokers: set inter.broker.listener.name"
-        faults.append(Fault("listeners", listed, must_be))
-    if CONTROLLER not in process.process_roles and not (
-        texts.get("controller.quorum.voters") or texts.get("controller.quorum.bootstrap.servers")
-    ):
-        must_be = "given on a node that is not a controller itself: host:port of a controller"
-        faults.append(Fault("controller.quorum.bootstrap.servers", "(missing)", must_be))
+    if process.process_roles == (BROKER,):
+        must_be = "broker,controller or controller: this version runs clusters of one node"
+        faults.append(Fault("process.roles", BROKER, must_be))
     return faults
 
 
@@ -376,7 +378,7 @@ def _warnings(given: Mapping[str, str], unknown_variables: Iterable[str]) -> Ite
     for name in given:
         if name in known:
             continue
-        if name in WITHOUT_EFFECT:
+        if name in WITHOUT_EFFECT or only_tunes_protection(name):
             yield f"{name} has no effect here"
             continue
         near = nearest_key(name, known)

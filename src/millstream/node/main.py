@@ -24,6 +24,7 @@ from millstream.errors import InvalidConfig, MillstreamError
 from millstream.network.descriptors import ENOUGH, raise_limit
 from millstream.node.config import known_keys, node_config
 from millstream.node.formatting import storage_info
+from millstream.node.listen_option import with_listen
 from millstream.node.logs import configure
 from millstream.node.processes import find_process, stop_process
 from millstream.node.properties import from_environment, parse_assignments, read_properties
@@ -154,9 +155,10 @@ def read_config(
     given |= from_variables
     if data is not None:
         given["log.dirs"] = data
-    if listen is not None:
-        given["listeners"] = f"PLAINTEXT://{listen}"
-    given |= parse_assignments(settings)
+    assigned = parse_assignments(settings)
+    if listen is not None and "listeners" not in assigned:
+        given = with_listen(listen, {**given, **assigned})
+    given |= assigned
     given.setdefault("log.dirs", given.get("log.dir", DEFAULT_DATA))
     return node_config(given, unknown)
 

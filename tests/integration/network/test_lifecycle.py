@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -241,6 +242,23 @@ def test_a_listener_is_served_once_and_an_encrypted_one_with_a_certificate(run: 
         server.bind()
         with pytest.raises(InvalidConfig, match="needs a certificate"):
             server.serve("SSL", echo, SERVED)
+        await server.stop()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("name", ["SASL_PLAINTEXT", "SASL_SSL"])
+def test_a_listener_that_promises_authentication_is_never_served_without(
+    run: Run, name: str
+) -> None:
+    async def scenario() -> None:
+        server = SocketServer(
+            SocketServerConfig(listeners=(f"{name}://127.0.0.1:0",)), SystemClock()
+        )
+        server.bind()
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        with pytest.raises(InvalidConfig, match="cannot authenticate clients"):
+            server.serve(name, echo, SERVED, ssl_context=context)
         await server.stop()
 
     run(scenario())

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from millstream.protocol.messages import MetadataRequest, metadata
 from tests.integration.node.harness import Client, free_port, running
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(120)]
@@ -232,6 +233,46 @@ def test_a_controller_alone_becomes_ready_too(tmp_path: Path) -> None:
 
     assert code == 0
     assert log.index("this node is the active controller") < log.index("ready:")
+
+
+def test_listen_works_with_the_file_that_apache_kafka_comes_with(tmp_path: Path) -> None:
+    file, controller = tmp_path / "server.properties", free_port()
+    file.write_text(
+        "process.roles=broker,controller\n"
+        "node.id=1\n"
+        f"controller.quorum.bootstrap.servers=localhost:{controller}\n"
+        f"listeners=PLAINTEXT://:9092,CONTROLLER://:{controller}\n"
+        "inter.broker.listener.name=PLAINTEXT\n"
+        f"advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:{controller}\n"
+        "controller.listener.names=CONTROLLER\n"
+        "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,"
+        "SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL\n"
+        "num.network.threads=3\n"
+        "log.dirs=/tmp/kraft-combined-logs\n"
+        "offsets.topic.replication.factor=1\n"
+        "log.retention.hours=168\n"
+    )
+    arguments = ("--config", str(file), "--listen", "127.0.0.1:0")
+    with running(tmp_path / "data", *arguments) as node:
+        address = node.until_ready()
+        assert address.startswith("127.0.0.1:")
+        with Client(address) as client:
+            assert client.create_topic("orders") == 0
+            (broker,) = client.ask(
+                MetadataRequest(topics=[]), 12, metadata.MetadataResponse
+            ).brokers
+            assert f"{broker.host}:{broker.port}" == address
+
+
+def test_a_node_that_should_be_protected_does_not_start_without(tmp_path: Path) -> None:
+    listeners = "listeners=SASL_PLAINTEXT://localhost:0"
+    with running(tmp_path / "data", "--set", listeners, "--set", "super.users=User:me") as node:
+        code, log = node.finish()
+
+    assert code == 2
+    assert "super.users=...: must be left out: this version has no TLS, SASL or ACLs" in log
+    assert "listeners=SASL_PLAINTEXT://localhost:0: must be PLAINTEXT" in log
+    assert not (tmp_path / "data").exists()
 
 
 def test_wrong_settings_end_in_one_error_without_a_start(tmp_path: Path) -> None:

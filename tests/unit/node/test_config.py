@@ -159,12 +159,8 @@ def test_every_fault_of_every_package_is_in_one_error() -> None:
             "must be only listeners of controller.listener.names",
         ),
         (
-            {"listeners": "SSL://:9092"},
-            "must be with a listener for other brokers: set inter.broker.listener.name",
-        ),
-        (
-            {"process.roles": "broker"},
-            "controller.quorum.bootstrap.servers=(missing): must be given on a node",
+            {"process.roles": "broker", "controller.quorum.bootstrap.servers": "other:9093"},
+            "process.roles=broker: must be broker,controller or controller: this version",
         ),
     ],
 )

@@ -58,6 +58,83 @@ def test_later_sources_win(tmp_path: Path) -> None:
     assert config.logs.log_dirs == ("/argument",)
 
 
+STOCK = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.bootstrap.servers=localhost:9093
+listeners=PLAINTEXT://:9092,CONTROLLER://:9093
+inter.broker.listener.name=PLAINTEXT
+advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL
+log.dirs=/tmp/kraft-combined-logs
+num.partitions=1
+"""
+
+
+def test_listen_moves_only_the_listener_of_clients(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(STOCK)
+
+    config = config_of("--config", str(file), "--listen", "127.0.0.1:19092")
+
+    endpoints = config.network.endpoints
+    assert [str(each) for each in endpoints] == [
+        "PLAINTEXT://127.0.0.1:19092",
+        "CONTROLLER://:9093",
+    ]
+    advertised = config.network.advertised(endpoints, "host.example.org")
+    assert [str(each) for each in advertised] == ["PLAINTEXT://127.0.0.1:19092"]
+
+
+def test_a_listener_keeps_its_name_and_protocol(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(
+        STOCK.replace("PLAINTEXT://", "INSIDE://")
+        .replace("SSL:SSL", "INSIDE:PLAINTEXT")
+        .replace("listener.name=PLAINTEXT", "listener.name=INSIDE")
+    )
+
+    config = config_of("--config", str(file), "--listen", "[::1]:19092")
+
+    assert str(config.network.endpoints[0]) == "INSIDE://[::1]:19092"
+
+
+def test_set_wins_over_listen() -> None:
+    config = config_of("--listen", "localhost:1", "--set", "listeners=PLAINTEXT://localhost:2")
+
+    assert str(config.network.endpoints[0]) == "PLAINTEXT://localhost:2"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("--listen", "9092"), "--listen 9092: did you mean localhost:9092? write it as HOST:PORT"),
+        (("--listen", "localhost"), "--listen localhost: write it as HOST:PORT"),
+        (("--listen", "h:99999"), "--listen h:99999: write it as HOST:PORT"),
+        (("--listen", "PLAINTEXT://h:1"), "--listen PLAINTEXT://h:1: write it as HOST:PORT"),
+        (
+            ("--listen", "h:1", "--set", "process.roles=controller"),
+            "--listen h:1: a node that is no broker has no clients",
+        ),
+    ],
+)
+def test_what_is_wrong_with_listen_is_said_of_listen(
+    arguments: tuple[str, ...], problem: str
+) -> None:
+    with pytest.raises(InvalidConfig) as caught:
+        config_of(*arguments)
+
+    assert str(caught.value).startswith(problem)
+
+
+def test_listen_does_not_choose_among_several_listeners() -> None:
+    variables = {"MILLSTREAM_LISTENERS": "INSIDE://:1,OUTSIDE://:2,CONTROLLER://:3"}
+
+    with pytest.raises(InvalidConfig, match=r"several listeners \(INSIDE, OUTSIDE\)"):
+        config_of("--listen", "localhost:1", **variables)
+
+
 def test_wrong_settings_are_told_in_one_line_each(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
