@@ -92,6 +92,7 @@ class ShardLoader(Generic[S]):
             context.partition,
             context.end_offset,
             self._clock.monotonic_ms() - began_ms,
+            extra={"fields": {"topic": self._topic, "partition": context.partition}},
         )
         done(None)
 

@@ -22,7 +22,6 @@ from millstream.network.header import (
     unpack_header,
 )
 from millstream.network.liveness import Expiry, Liveness
-from millstream.network.log_limiter import logger
 from millstream.network.receiver import Receiver
 from millstream.network.request import CLOSE, NO_RESPONSE, PENDING, Connection, Outcome, Request
 from millstream.network.request_channel import InFlight
@@ -133,8 +132,14 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
             self._handle_frames()
         except ProtocolError as error:
             self._reject("malformed request", str(error))
-        except Exception:
-            logger.exception("A request handler failed; closing the connection from %s", self)
+        except Exception as error:
+            self._processor.log.failure(
+                f"handler {type(error).__name__}",
+                "A request handler failed; closing the connection from %s",
+                self,
+                error=error,
+                **self._log_fields(),
+            )
             # Nobody knows what the handler left running with the bytes.
             self._receiver.buffer_is_retained = True
             self._give_up()
@@ -221,7 +226,9 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
 
     def _reject(self, kind: str, reason: str) -> None:
         self._processor.requests_rejected += 1
-        self._processor.log.warning(kind, "Closed the connection from %s: %s", self, reason)
+        self._processor.log.warning(
+            kind, "Closed the connection from %s: %s", self, reason, **self._log_fields()
+        )
         self._give_up()
 
     # Responses.
@@ -316,7 +323,11 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
         """The peer does not exist any more, or a file could not be sent."""
         if not isinstance(error, ConnectionError):
             self._processor.log.warning(
-                "send failed", "Closed the connection to %s: cannot send: %s", self, error
+                "send failed",
+                "Closed the connection to %s: cannot send: %s",
+                self,
+                error,
+                **self._log_fields(),
             )
         self.abort()
 
@@ -360,7 +371,9 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
 
     def close(self, reason: str) -> None:
         """Close at once; responses that were not sent yet are dropped."""
-        self._processor.log.info(reason, "Closed the connection from %s: %s", self, reason)
+        self._processor.log.info(
+            reason, "Closed the connection from %s: %s", self, reason, **self._log_fields()
+        )
         self.abort()
 
     def abort(self) -> None:
@@ -393,6 +406,11 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
             self._unmute(Mute.THROTTLE)
         blocked_at = self._sender.bytes_sent if self._sender.is_blocked else None
         return self.liveness.check(now_ms, blocked_at, is_waiting=bool(self._in_flight))
+
+    def _log_fields(self) -> dict[str, object]:
+        """What a line about this connection has in JSON."""
+        peer = host_and_port(self.peer_host, self.peer_port)
+        return {"peer": peer, "listener": self.listener_name}
 
     def __str__(self) -> str:
         return f"{host_and_port(self.peer_host, self.peer_port)} on {self.listener_name}"

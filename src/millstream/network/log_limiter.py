@@ -19,7 +19,10 @@ INTERVAL_MS: Final = 10_000
 
 
 class LogLimiter:
-    """Writes the first line of each kind, then one per interval that counts the others."""
+    """Writes the first line of each kind, then one per interval that counts the others.
+
+    Fields, such as `peer`, are what a line in JSON has besides its message.
+    """
 
     __slots__ = ("_clock", "_counts", "_logger", "_written_ms")
 
@@ -29,15 +32,29 @@ class LogLimiter:
         self._written_ms: dict[str, int] = {}
         self._counts: dict[str, int] = {}
 
-    def warning(self, kind: str, message: str, *arguments: object) -> None:
+    def failure(
+        self, kind: str, message: str, *arguments: object, error: Exception, **fields: object
+    ) -> None:
+        """A line about a fault of ours that a peer brought to light, with its traceback."""
+        self._write(logging.ERROR, kind, message, arguments, fields, error)
+
+    def warning(self, kind: str, message: str, *arguments: object, **fields: object) -> None:
         """A line that an operator may have to act on."""
-        self._write(logging.WARNING, kind, message, arguments)
+        self._write(logging.WARNING, kind, message, arguments, fields)
 
-    def info(self, kind: str, message: str, *arguments: object) -> None:
+    def info(self, kind: str, message: str, *arguments: object, **fields: object) -> None:
         """A line that explains what a client sees."""
-        self._write(logging.INFO, kind, message, arguments)
+        self._write(logging.INFO, kind, message, arguments, fields)
 
-    def _write(self, level: int, kind: str, message: str, arguments: tuple[object, ...]) -> None:
+    def _write(
+        self,
+        level: int,
+        kind: str,
+        message: str,
+        arguments: tuple[object, ...],
+        fields: dict[str, object],
+        error: Exception | None = None,
+    ) -> None:
         now_ms = self._clock.monotonic_ms()
         written_ms = self._written_ms.get(kind)
         if written_ms is not None and now_ms - written_ms < INTERVAL_MS:
@@ -48,4 +65,5 @@ class LogLimiter:
         if unwritten:
             message += " (%d more like it since the last such line)"
             arguments = (*arguments, unwritten)
-        self._logger.log(level, message, *arguments)
+            fields["unwritten"] = unwritten
+        self._logger.log(level, message, *arguments, exc_info=error, extra={"fields": fields})

@@ -45,7 +45,7 @@ class JsonFormatter(logging.Formatter):
         line |= getattr(record, "fields", {})
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False)
+        return json.dumps(line, ensure_ascii=False, default=str)
 
 
 def configure(log_format: str, level: str, stream: TextIO | None = None) -> None:

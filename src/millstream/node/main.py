@@ -267,6 +267,13 @@ def _announce(node: Node) -> None:
         node.cluster_id,
         node.config.process.node_id,
         ", ".join(node.config.directories),
+        extra={
+            "fields": {
+                "bootstrap_servers": node.bootstrap_servers,
+                "cluster_id": node.cluster_id,
+                "node_id": node.config.process.node_id,
+            }
+        },
     )
     sys.stdout.write(f"millstream is ready: {node.bootstrap_servers}\n")
     sys.stdout.flush()

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from millstream.errors import ApiError, DecodeError, RequestTimedOut, UnknownServerError
+from millstream.network.log_limiter import LogLimiter
 from millstream.network.request import CLOSE, PENDING
 from millstream.protocol.api import API_BY_KEY, ApiKey, unsupported_api_versions
 from millstream.protocol.frame import encode_response
@@ -22,6 +23,7 @@ from millstream.server.exchange import Exchange
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from millstream.clock import Clock
     from millstream.network.request import Outcome, Request, Response
     from millstream.protocol.message import Message
 
@@ -47,7 +49,8 @@ class Handler:
 class ApiServer:
     """The handlers of one kind of listener."""
 
-    def __init__(self, handlers: Mapping[ApiKey, Handler]) -> None:
+    def __init__(self, handlers: Mapping[ApiKey, Handler], clock: Clock) -> None:
+        self._log = LogLimiter(clock, _logger)
         self._handlers = {int(api): handler for api, handler in handlers.items()}
         self._request_classes = {int(api): api.request for api in handlers}
         # Requests whose handler has returned without a response.
@@ -107,17 +110,34 @@ class ApiServer:
             try:
                 failure = self._failed(exchange, error)
                 return encode_response(failure, request.api_version, request.correlation_id)
-            except Exception:
-                _logger.exception("%r cannot be answered at all", request)
+            except Exception as again:
+                self._note_failure(request, again, "at all")
                 return CLOSE
 
     def _failed(self, exchange: Exchange, error: Exception) -> Message:
         handler = self._handlers[exchange.request.api_key]
         if not isinstance(error, ApiError):
-            api = API_BY_KEY[exchange.request.api_key]
-            _logger.error("%s could not be answered", api.api_name, exc_info=error)
+            self._note_failure(exchange.request, error)
             error = UnknownServerError(f"the node failed to answer: {error!r}")
         return handler.fail(exchange.message, error, exchange.version)
+
+    def _note_failure(self, request: Request, error: Exception, how: str = "") -> None:
+        """A client that asks again and again must not fill the log with tracebacks."""
+        note_failure(self._log, request, error, how)
+
+
+def note_failure(log: LogLimiter, request: Request, error: Exception, how: str = "") -> None:
+    """Write that a handler failed, at a rate that clients cannot raise."""
+    api = API_BY_KEY[request.api_key].api_name
+    log.failure(
+        f"{api} {type(error).__name__} {how}",
+        f"{api} could not be answered {how}".rstrip(),
+        error=error,
+        api=api,
+        api_version=request.api_version,
+        client_id=request.client_id,
+        peer=request.connection.peer_host,
+    )
 
 
 def _refuse_version(request: Request) -> Response:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from millstream.errors import TopicAlreadyExists, error_for_code
+from millstream.network.log_limiter import LogLimiter
 from millstream.protocol.messages.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,
@@ -43,6 +44,7 @@ class AutoTopicCreationManager:
         self._config = config
         self._clock = clock
         self._inflight: set[str] = set()
+        self._log = LogLimiter(clock, _logger)
 
     @property
     def is_enabled(self) -> bool:
@@ -69,17 +71,27 @@ class AutoTopicCreationManager:
 
         def created(response: Message) -> None:
             self._inflight.difference_update(wanted)
-            _report(response)
+            self._report(response)
 
         context = replace(asker, version=CreateTopicsRequest.RELEASED.highest)
         self._controller.submit(request, context, created)
 
-
-def _report(response: Message) -> None:
-    assert isinstance(response, CreateTopicsResponse)
-    for topic in response.topics:
-        if topic.error_code == 0:
-            _logger.info("topic %s was created because a client asked for it", topic.name)
-        elif topic.error_code != TopicAlreadyExists.code:
-            error = error_for_code(topic.error_code, topic.error_message)
-            _logger.warning("topic %s could not be created: %s", topic.name, error)
+    def _report(self, response: Message) -> None:
+        assert isinstance(response, CreateTopicsResponse)
+        for topic in response.topics:
+            if topic.error_code == 0:
+                _logger.info(
+                    "topic %s was created because a client asked for it",
+                    topic.name,
+                    extra={"fields": {"topic": topic.name}},
+                )
+            elif topic.error_code != TopicAlreadyExists.code:
+                # Clients ask again until it is there, for any number of names.
+                error = error_for_code(topic.error_code, topic.error_message)
+                self._log.warning(
+                    type(error).__name__,
+                    "topic %s could not be created: %s",
+                    topic.name,
+                    error,
+                    topic=topic.name,
+                )

@@ -102,7 +102,7 @@ class ControllerApis(ApiServer):
             partial(handle_api_versions, apis=self.apis, features=features, metadata=metadata),
             fail_api_versions,
         )
-        super().__init__(handlers)
+        super().__init__(handlers, clock)
 
 
 def _ask_raft(request: Message, exchange: Exchange, raft: RaftRequests) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
+from millstream.network.log_limiter import LogLimiter
 from millstream.protocol.api import ApiKey
 from millstream.server.api_server import Handler
 from millstream.server.handlers.consumer_group_describe import (
@@ -40,11 +42,14 @@ from millstream.server.handlers.txn_offset_commit import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from millstream.clock import Clock
     from millstream.coordinator.group.coordinator import GroupCoordinator
     from millstream.server.api_server import Fail
 
+_logger = logging.getLogger(__name__)
 
-def group_handlers(groups: GroupCoordinator) -> dict[ApiKey, Handler]:
+
+def group_handlers(groups: GroupCoordinator, clock: Clock) -> dict[ApiKey, Handler]:
     """How requests about groups and offsets are answered."""
     pairs: dict[ApiKey, tuple[Callable[..., None], Fail]] = {
         ApiKey.JOIN_GROUP: (handle_join_group, fail_join_group),
@@ -72,6 +77,6 @@ def group_handlers(groups: GroupCoordinator) -> dict[ApiKey, Handler]:
     handlers[ApiKey.OFFSET_COMMIT] = Handler(
         partial(handle_offset_commit, groups=groups),
         fail_offset_commit,
-        partial(commit_by_frame, groups=groups),
+        partial(commit_by_frame, groups=groups, log=LogLimiter(clock, _logger)),
     )
     return handlers

@@ -15,6 +15,7 @@ from millstream.errors import (
     TopicAlreadyExists,
     error_for_code,
 )
+from millstream.network.log_limiter import LogLimiter
 from millstream.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -61,6 +62,7 @@ class InternalTopics:
         self._controller = controller
         self._metadata = metadata
         self._clock = clock
+        self._log = LogLimiter(clock, _logger)
         self._waiting: dict[str, list[Callable[[ApiError | None], None]]] = {}
 
     def partition_count(self, name: str) -> int | None:
@@ -110,7 +112,7 @@ class InternalTopics:
         (topic,) = response.topics
         if topic.error_code not in (0, TopicAlreadyExists.code):
             reason = error_for_code(topic.error_code, topic.error_message)
-            _logger.warning("topic %s could not be created: %s", name, reason)
+            self._log.warning(name, "topic %s could not be created: %s", name, reason, topic=name)
             error = CoordinatorNotAvailable(f"{name} could not be created: {reason}")
         if error is not None or self._metadata.topic(name) is not None:
             self._answer(name, error)

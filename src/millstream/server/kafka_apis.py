@@ -7,13 +7,12 @@ which copies no records and makes as few objects as it can.
 
 from __future__ import annotations
 
-import logging
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from millstream.errors import DecodeError, UnknownServerError
-from millstream.protocol.api import API_BY_KEY, ApiKey
+from millstream.protocol.api import ApiKey
 from millstream.protocol.notation import VersionRange
 from millstream.server.api_server import ApiServer, Handler
 from millstream.server.auto_topic_creation import AutoTopicCreationManager
@@ -88,7 +87,6 @@ if TYPE_CHECKING:
     from millstream.storage.config import LogConfig
     from millstream.storage.log_manager import LogManager
 
-_logger = logging.getLogger(__name__)
 
 _PRODUCE: Final = int(ApiKey.PRODUCE)
 _FETCH: Final = int(ApiKey.FETCH)
@@ -133,7 +131,7 @@ class KafkaApis(ApiServer):
             **_data_handlers(replicas, self.moves),
             **_metadata_handlers(metadata, auto_creation, config, cluster_id, random),
             **_config_handlers(node_id, metadata, descriptions, controller, clock),
-            **_coordinator_handlers(coordinators, metadata),
+            **_coordinator_handlers(coordinators, metadata, clock),
         }
         forwarded = Handler(partial(forward, controller=controller, clock=clock), fail_forwarded)
         handlers |= dict.fromkeys((*FORWARDED_BY_BROKERS, ApiKey.ALTER_CONFIGS), forwarded)
@@ -146,7 +144,7 @@ class KafkaApis(ApiServer):
             partial(handle_api_versions, apis=self.apis, features=features, metadata=metadata),
             fail_api_versions,
         )
-        super().__init__(handlers)
+        super().__init__(handlers, clock)
 
     def handle(self, request: Request) -> Response | Outcome:
         """Answer a request, now or later. Never blocks."""
@@ -162,8 +160,7 @@ class KafkaApis(ApiServer):
         except DecodeError:
             raise
         except Exception as error:
-            name = API_BY_KEY[api_key].api_name
-            _logger.exception("%s could not be answered", name)
+            self._note_failure(request, error)
             return hot.fail(request, UnknownServerError(f"the broker failed to answer: {error!r}"))
 
     def refuse(self, request: Request, error: ApiError) -> Response | Outcome:
@@ -213,7 +210,7 @@ def _data_handlers(replicas: ReplicaManager, moves: ReplicaMoves) -> dict[ApiKey
 
 
 def _coordinator_handlers(
-    coordinators: Coordinators, metadata: KRaftMetadataCache
+    coordinators: Coordinators, metadata: KRaftMetadataCache, clock: Clock
 ) -> dict[ApiKey, Handler]:
     """Groups and transactions."""
     return {
@@ -221,7 +218,7 @@ def _coordinator_handlers(
             partial(handle_find_coordinator, topics=coordinators.topics, metadata=metadata),
             fail_find_coordinator,
         ),
-        **group_handlers(coordinators.groups),
+        **group_handlers(coordinators.groups, clock),
         **share_handlers(coordinators.shares, metadata),
         **transaction_handlers(
             coordinators.transactions,

@@ -241,6 +241,7 @@ class LogCleaner:
             plan.first_dirty_offset,
             plan.end_offset,
             plan.dirty_ratio * 100,
+            extra={"fields": partition._asdict()},
         )
         cleaning = _Cleaning(
             partition,
@@ -333,6 +334,7 @@ class LogCleaner:
             end_offset,
             stats.bytes_read,
             stats.bytes_written,
+            extra={"fields": cleaning.partition._asdict()},
         )
         self._on_cleaned(stats)
         self._look_soon(0)
@@ -361,10 +363,11 @@ class LogCleaner:
             error.__cause__ = cause
         if log is not None and self._logs.note_error(log, error):
             return
+        about = {"fields": partition._asdict()}
         if is_disk_full(error):
-            _logger.warning("%s is not compacted for now: %s", partition, error)
+            _logger.warning("%s is not compacted for now: %s", partition, error, extra=about)
             return
-        _logger.error("%s is not compacted until the next start: %s", partition, error)
+        _logger.error("%s is not compacted until the next start: %s", partition, error, extra=about)
         self.uncleanable[partition] = error
 
     def _look_soon(self, delay_ms: int) -> None:

@@ -254,13 +254,15 @@ class LogTasks:
                     slot.path,
                     len(gone),
                     log.log_start_offset,
+                    extra={"fields": slot.partition._asdict()},
                 )
                 self.discard(log, gone)
             if slot.idle_end_offset == log.log_end_offset:
                 log.release()
             slot.idle_end_offset = log.log_end_offset
         except KafkaStorageError as error:
-            _logger.warning("retention of %s failed: %s", slot.path, error)
+            about = {"fields": slot.partition._asdict()}
+            _logger.warning("retention of %s failed: %s", slot.path, error, extra=about)
             registry.note_error(slot.directory, error)
 
     def _expire_producers(self, slot: LogSlot) -> None:

@@ -203,11 +203,17 @@ def test_settings_come_from_file_environment_and_arguments(tmp_path: Path) -> No
             assert client.create_topic("orders", -1) == 0
             assert client.topics()["orders"][1] == 5
             assert client.config(TOPIC, "orders", "retention.ms") == "2000"
+        with socket.create_connection(("localhost", port)) as stray:
+            stray.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            peer = "{}:{}".format(*stray.getsockname()[:2])
+            assert stray.recv(1) == b""
         code, log = node.finish(signal.SIGTERM)
 
     assert code == 0
     lines = [json.loads(line) for line in log.splitlines()]
     assert {"time_ms", "level", "part", "message"} <= lines[0].keys()
+    assert peer in [line.get("peer") for line in lines if line["part"] == "network"]
+    assert f"localhost:{port}" in [line.get("bootstrap_servers") for line in lines]
     warnings = [line["message"] for line in lines if line["level"] == "WARNING"]
     assert "the setting log.retension.ms is not known: did you mean log.retention.ms?" in warnings
 

@@ -134,6 +134,21 @@ def test_lines_of_different_kinds_do_not_hide_each_other(
     ]
 
 
+def test_a_limited_line_has_fields_and_a_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    clock = ManualClock()
+    log = LogLimiter(clock)
+
+    for _ in range(3):
+        log.failure("a", "no answer", error=ValueError("x"), peer="10.0.0.7:1")
+    clock.advance(10_000)
+    log.failure("a", "no answer", error=ValueError("x"), peer="10.0.0.7:2")
+
+    first, last = caplog.records
+    assert first.exc_info is not None
+    assert first.fields == {"peer": "10.0.0.7:1"}  # type: ignore[attr-defined]
+    assert last.fields == {"peer": "10.0.0.7:2", "unwritten": 2}  # type: ignore[attr-defined]
+
+
 def test_who_waits_for_us_is_not_idle() -> None:
     liveness = Liveness(SocketServerConfig(connections_max_idle_ms=100), now_ms=0)
 

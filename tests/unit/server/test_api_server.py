@@ -74,6 +74,24 @@ def test_a_failing_handler_is_logged_and_answered(
     assert logged.exc_info
 
 
+def test_a_client_cannot_fill_the_log_with_failures(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = Broker()
+
+    def broken() -> None:
+        raise RuntimeError("no idea")
+
+    monkeypatch.setattr(broker.replicas, "describe_log_dirs", broken, raising=True)
+    caplog.set_level(logging.ERROR)
+
+    for _ in range(5):
+        broker.ask(DescribeLogDirsRequest(topics=None))
+
+    (logged,) = caplog.records
+    assert logged.fields["api"] == "DescribeLogDirs"  # type: ignore[attr-defined]
+
+
 def test_an_answer_that_cannot_be_encoded_becomes_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

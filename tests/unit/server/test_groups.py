@@ -51,7 +51,9 @@ class Groups:
 
     def __init__(self) -> None:
         self.world = World()
-        self.server = ApiServer(group_handlers(self.world.groups))
+        self.server = ApiServer(
+            group_handlers(self.world.groups, self.world.clock), self.world.clock
+        )
 
     def call(self, message: Message, version: int) -> Call:
         frame = encode_request(message, version, 1, "app")

@@ -43,7 +43,9 @@ class Groups:
 
     def __init__(self) -> None:
         self.world = World()
-        self.server = ApiServer(group_handlers(self.world.groups))
+        self.server = ApiServer(
+            group_handlers(self.world.groups, self.world.clock), self.world.clock
+        )
 
     def call(
         self,

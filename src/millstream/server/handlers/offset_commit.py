@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 from millstream.coordinator.group.offsets.commit import (
@@ -18,20 +17,22 @@ from millstream.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from millstream.server.api_server import note_failure
 from millstream.server.commit_frames import read_commit
 from millstream.server.coordinator_calls import answering, caller_of
 
 if TYPE_CHECKING:
     from millstream.coordinator.group.coordinator import GroupCoordinator
     from millstream.coordinator.group.offsets.commit import ErrorCodes
+    from millstream.network.log_limiter import LogLimiter
     from millstream.network.request import Outcome, Request
     from millstream.protocol.messages.offset_commit import OffsetCommitRequest
     from millstream.server.exchange import Exchange
 
-_logger = logging.getLogger(__name__)
 
-
-def commit_by_frame(request: Request, groups: GroupCoordinator) -> bytes | Outcome | None:
+def commit_by_frame(
+    request: Request, groups: GroupCoordinator, log: LogLimiter
+) -> bytes | Outcome | None:
     """The short way: without messages, for all that has no tagged fields."""
     read = read_commit(
         request.buffer,
@@ -47,7 +48,7 @@ def commit_by_frame(request: Request, groups: GroupCoordinator) -> bytes | Outco
     try:
         groups.commit(commit, request.api_version, call.done)
     except Exception as error:
-        _logger.exception("OffsetCommit could not be answered")
+        note_failure(log, request, error)
         call.done(UnknownServerError(f"the node failed to answer: {error!r}"))
     call.is_returned = True
     return call.answer or PENDING

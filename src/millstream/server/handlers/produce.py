@@ -200,6 +200,9 @@ class ProduceHandler:
                 "%s sent records with acks=0 that were refused: %s",
                 request.connection.peer_host,
                 failed[0],
+                api="Produce",
+                peer=request.connection.peer_host,
+                client_id=request.client_id,
             )
             return CLOSE
         version = request.api_version
@@ -245,6 +248,11 @@ class ProduceHandler:
             topic,
             index,
             error,
+            api="Produce",
+            peer=request.connection.peer_host,
+            client_id=request.client_id,
+            topic=str(topic),
+            partition=index,
         )
 
 
