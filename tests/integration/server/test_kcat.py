@@ -10,7 +10,7 @@ import pytest
 from millstream.records import Compression, split_batches
 from tests.integration.node.harness import Client
 
-pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(120)]
 
 KCAT = shutil.which("kcat") or shutil.which("kafkacat")
 LINES = [f"line {number}" for number in range(2000)]
@@ -19,7 +19,7 @@ LINES = [f"line {number}" for number in range(2000)]
 @pytest.fixture(autouse=True)
 def kcat() -> str:
     if KCAT is None:
-        pytest.skip("kcat is not installed")
+        pytest.skip("kcat is not installed: apt-get install kcat")
     return KCAT
 
 
