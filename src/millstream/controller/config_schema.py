@@ -105,7 +105,7 @@ class GroupConfig:
             lambda timeout, interval: timeout > interval,
             f"more than {kind}.heartbeat.interval.ms",
         )
-        for kind in ("consumer", "share", "streams")
+        for kind in ("consumer", "share")
     )
 
     consumer_session_timeout_ms: int = key(
@@ -114,6 +114,7 @@ class GroupConfig:
         at_least(1),
         "How long a consumer may be silent.",
         unit="ms",
+        synonyms=("group.consumer.session.timeout.ms",),
     )
     consumer_heartbeat_interval_ms: int = key(
         "consumer.heartbeat.interval.ms",
@@ -121,6 +122,7 @@ class GroupConfig:
         at_least(1),
         "How often a consumer reports.",
         unit="ms",
+        synonyms=("group.consumer.heartbeat.interval.ms",),
     )
     share_session_timeout_ms: int = key(
         "share.session.timeout.ms",
@@ -128,6 +130,7 @@ class GroupConfig:
         at_least(1),
         "How long a share consumer may be silent.",
         unit="ms",
+        synonyms=("group.share.session.timeout.ms",),
     )
     share_heartbeat_interval_ms: int = key(
         "share.heartbeat.interval.ms",
@@ -135,6 +138,7 @@ class GroupConfig:
         at_least(1),
         "How often a share consumer reports.",
         unit="ms",
+        synonyms=("group.share.heartbeat.interval.ms",),
     )
     share_record_lock_duration_ms: int = key(
         "share.record.lock.duration.ms",
@@ -142,18 +146,21 @@ class GroupConfig:
         at_least(1000),
         "How long a share consumer has a record to itself.",
         unit="ms",
+        synonyms=("group.share.record.lock.duration.ms",),
     )
     share_delivery_count_limit: int = key(
         "share.delivery.count.limit",
         5,
         at_least(2),
         "How often a record is delivered before it is given up.",
+        synonyms=("group.share.delivery.count.limit",),
     )
     share_partition_max_record_locks: int = key(
         "share.partition.max.record.locks",
         2000,
         at_least(100),
         "How many records of a partition may be in flight.",
+        synonyms=("group.share.partition.max.record.locks",),
     )
     share_renew_acknowledge_enable: bool = key(
         "share.renew.acknowledge.enable",
@@ -172,23 +179,6 @@ class GroupConfig:
         "read_uncommitted",
         one_of("read_committed", "read_uncommitted"),
         "Whether a share group sees records of open transactions.",
-    )
-    streams_session_timeout_ms: int = key(
-        "streams.session.timeout.ms",
-        45_000,
-        at_least(1),
-        "How long a streams client may be silent.",
-        unit="ms",
-    )
-    streams_heartbeat_interval_ms: int = key(
-        "streams.heartbeat.interval.ms",
-        5000,
-        at_least(1),
-        "How often a streams client reports.",
-        unit="ms",
-    )
-    streams_num_standby_replicas: int = key(
-        "streams.num.standby.replicas", 0, at_least(0), "How many standbys each task has."
     )
 
     def __post_init__(self) -> None:
@@ -213,7 +203,12 @@ class ConfigSchema:
         match resource.type:
             case ResourceType.TOPIC:
                 check_topic_name(resource.name)
-                parse(LogConfig, configs, defaults=self.topic_defaults)
+                wanted = parse(LogConfig, configs, defaults=self.topic_defaults)
+                if wanted.remote_storage_enable:
+                    raise InvalidConfig(
+                        "remote.storage.enable=true: must be false: this cluster has no tiered "
+                        "storage"
+                    )
             case ResourceType.BROKER:
                 self._check_broker(resource.name, configs)
             case ResourceType.CLIENT_METRICS:

@@ -17,6 +17,7 @@ from millstream.metadata.features import (
     FEATURES,
     KRAFT_VERSION,
     METADATA_VERSION,
+    UNBUILT_FEATURES,
     loses_metadata,
     metadata_version_name,
     unmet_dependency,
@@ -142,6 +143,8 @@ class FeatureControl:
         if feature is None:
             yield "there is no such feature"
             return
+        if name in UNBUILT_FEATURES and level > 0:
+            yield "this version does not have it"
         if not _supports(feature.supported, level):
             yield f"this controller supports {feature.supported}"
         image = self._state.image

@@ -190,7 +190,7 @@ class SocketServerConfig:
         "max.connections.per.ip.overrides",
         (),
         Validator(
-            "a list of ADDRESS:COUNT such as 10.0.0.7:100",
+            "a list of ADDRESS:COUNT such as 10.0.0.7:100, with IP addresses instead of names",
             lambda items: parse_ip_overrides(items) is not None,
         ),
         "Other limits for some addresses, as ADDRESS:COUNT.",

@@ -97,14 +97,21 @@ def parse_protocol_map(items: tuple[str, ...]) -> dict[str, SecurityProtocol] | 
 
 
 def parse_ip_overrides(items: tuple[str, ...]) -> dict[str, int] | None:
-    """`("127.0.0.1:200", "::1:5", ...)` as host to limit; None if an item is malformed."""
+    """`("127.0.0.1:200", "::1:5", ...)` as address to limit; None if an item is malformed.
+
+    Names are refused: an address that a name gets later would not be limited.
+    """
     limits: dict[str, int] = {}
     for item in items:
         host, colon, limit = item.rpartition(":")
         host = host.strip().strip("[]")
         if not colon or not host or not limit.strip().isascii() or not limit.strip().isdigit():
             return None
-        limits[host] = int(limit)
+        try:
+            address = ipaddress.ip_address(host)
+        except ValueError:
+            return None
+        limits[address.compressed] = int(limit)
     return limits
 
 

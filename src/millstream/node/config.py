@@ -7,6 +7,7 @@ own, on localhost:9092.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -325,6 +326,12 @@ def _map_controller_listeners(texts: dict[str, str]) -> None:
         texts["listener.security.protocol.map"] = ",".join(entries)
 
 
+def _of_listener(name: str) -> str:
+    """`max.connections` of listener.name.outside.max.connections; other names as they are."""
+    match = re.fullmatch(r"listener\.name\.[^.]+\.(.+)", name)
+    return name if match is None else match[1]
+
+
 def _items(text: str) -> list[str]:
     return [item.strip() for item in text.split(",") if item.strip()]
 
@@ -380,6 +387,9 @@ def _warnings(given: Mapping[str, str], unknown_variables: Iterable[str]) -> Ite
             continue
         if name in WITHOUT_EFFECT or only_tunes_protection(name):
             yield f"{name} has no effect here"
+            continue
+        if (limit := _of_listener(name)) in known:
+            yield f"{name} has no effect here: {limit} holds for all listeners together"
             continue
         near = nearest_key(name, known)
         hint = f": did you mean {near}?" if near else " and is ignored"

@@ -2,7 +2,7 @@
 
 A topic's setting is its own, else what this broker has as the default for topics. That in turn was
 set for this broker or for all brokers while they ran, or given at the start, or is what the
-setting declares. The same without its first step holds for settings of brokers.
+setting declares. The same holds for groups, and without its first step for brokers.
 Nothing here changes a setting.
 """
 
@@ -12,6 +12,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from millstream.config import REQUIRED, Key, UpdateMode, keys_of
+from millstream.controller.config_schema import GroupConfig
 from millstream.metadata.configs import CLUSTER_DEFAULT, ResourceType
 from millstream.protocol.messages.describe_configs import (
     DescribeConfigsResourceResult,
@@ -52,7 +53,7 @@ _UNKNOWN_TYPE: Final = 0
 
 
 class ConfigDescriptions:
-    """Describes the settings of this broker and of the topics on it."""
+    """Describes the settings of this broker, and of topics and groups on it."""
 
     def __init__(
         self,
@@ -74,11 +75,23 @@ class ConfigDescriptions:
         for field_name, declared in keys_of(LogConfig).items():
             if declared.is_internal and declared.name not in own:
                 continue
-            found = list(self._topic_levels(declared, own))
+            found = list(self._levels(declared, own, ConfigSource.TOPIC))
             value = declared.format(getattr(defaults, field_name))
             if declared.name in own:
                 value = own[declared.name]
             source = found[0].source if found else ConfigSource.DEFAULT
+            described.append(_result(declared, value, source, found, read_only=False))
+        return described
+
+    def group(self, name: str) -> list[DescribeConfigsResourceResult]:
+        """All settings of a group, which need not exist."""
+        own = self._metadata.config(ResourceType.GROUP, name)
+        described = []
+        for declared in keys_of(GroupConfig).values():
+            found = list(self._levels(declared, own, ConfigSource.GROUP))
+            if not declared.synonyms:
+                found += _declared_default(declared)
+            value, source = found[0].value, found[0].source
             described.append(_result(declared, value, source, found, read_only=False))
         return described
 
@@ -124,9 +137,12 @@ class ConfigDescriptions:
                 keys.setdefault(synonym.name, _as_broker_key(declared, synonym))
         return dict(sorted(keys.items()))
 
-    def _topic_levels(self, declared: Key, own: Mapping[str, str]) -> Iterator[_Found]:
+    def _levels(
+        self, declared: Key, own: Mapping[str, str], source: ConfigSource
+    ) -> Iterator[_Found]:
+        """What the resource has of its own, then the broker's levels of its synonyms."""
         if declared.name in own:
-            yield _Found(declared.name, own[declared.name], ConfigSource.TOPIC)
+            yield _Found(declared.name, own[declared.name], source)
         for synonym in declared.synonyms:
             yield from self._broker_levels(synonym.name)
         if declared.synonyms:

@@ -102,6 +102,7 @@ def test_what_is_no_listener_is_refused_with_the_syntax(text: str) -> None:
         ({"controller.listener.names": "CONTROLLER"}, "listener.security.protocol.map"),
         ({"max.connections.per.ip": "0"}, "lets somebody in"),
         ({"max.connections.per.ip.overrides": "10.0.0.1"}, "ADDRESS:COUNT"),
+        ({"max.connections.per.ip.overrides": "localhost:3"}, "IP addresses instead of names"),
         ({"queued.max.request.bytes": "0"}, "at least 1, or -1"),
     ],
 )
@@ -203,7 +204,7 @@ def test_the_listener_between_brokers_follows_the_protocol_or_the_name() -> None
 
 
 def test_limits_of_single_addresses_are_read() -> None:
-    config = SocketServerConfig(max_connections_per_ip_overrides=("10.0.0.7:5", "[::1]:6"))
+    config = SocketServerConfig(max_connections_per_ip_overrides=("10.0.0.7:5", "[0:0::1]:6"))
 
     assert config.ip_limits == {"10.0.0.7": 5, "::1": 6}
 

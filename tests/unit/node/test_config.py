@@ -183,6 +183,15 @@ def test_unknown_keys_are_warnings_with_the_nearest_one() -> None:
     )
 
 
+def test_a_limit_of_one_listener_is_said_to_have_no_effect() -> None:
+    config = node_config({"log.dirs": "/d", "listener.name.outside.max.connections": "5"})
+
+    assert config.warnings == (
+        "listener.name.outside.max.connections has no effect here: max.connections holds for all "
+        "listeners together",
+    )
+
+
 def test_known_keys_include_those_of_topics_only_in_their_brokers_form() -> None:
     assert {"log.retention.ms", "log.retention.hours", "log.dir", "node.id"} <= known_keys()
     assert "retention.ms" not in known_keys()

@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from millstream.errors import InvalidRequest
+from millstream.metadata.features import UNBUILT_FEATURES
 from millstream.protocol.messages.api_versions import (
     ApiVersion,
     ApiVersionsResponse,
@@ -55,7 +56,8 @@ def handle_api_versions(
                 name=name, min_version=supported.lowest, max_version=supported.highest
             )
             for name, supported in features.items()
-            if supported.lowest > 0 or version >= _ZERO_MINIMUM_SINCE
+            if name not in UNBUILT_FEATURES
+            and (supported.lowest > 0 or version >= _ZERO_MINIMUM_SINCE)
         ],
         finalized_features_epoch=features_epoch,
         finalized_features=[

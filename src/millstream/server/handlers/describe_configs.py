@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from millstream.controller.config_schema import ClientMetricsConfig, GroupConfig
+from millstream.controller.config_schema import ClientMetricsConfig
 from millstream.errors import ApiError, InvalidRequest, UnknownTopicOrPartition
 from millstream.metadata.configs import ResourceType
 from millstream.metadata.topic_names import check_topic_name
@@ -96,8 +96,7 @@ def _settings_of(
             given = metadata.config(ResourceType.CLIENT_METRICS, _named(name))
             return describe_declared(ClientMetricsConfig, given, ConfigSource.CLIENT_METRICS)
         case ResourceType.GROUP:
-            given = metadata.config(ResourceType.GROUP, _named(name))
-            return describe_declared(GroupConfig, given, ConfigSource.GROUP)
+            return descriptions.group(_named(name))
     raise InvalidRequest(f"resources of type {resource.resource_type} have no settings")
 
 
@@ -120,9 +119,9 @@ def _reduced(
     resource: DescribeConfigsResource,
     request: DescribeConfigsRequest,
 ) -> list[DescribeConfigsResourceResult]:
-    """Only the keys, and only the details, that were asked for."""
+    """Only the keys, and only the details, that were asked for; no key means all of them."""
     keys = resource.configuration_keys
-    if keys is not None:
+    if keys:
         found = [each for each in found if each.name in keys]
     for each in found:
         if not request.include_synonyms:
