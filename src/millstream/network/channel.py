@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from millstream.errors import ProtocolError
 from millstream.network import preamble
+from millstream.network.connection_lines import note_closed, note_failed, note_rejected, note_unsent
 from millstream.network.endpoint import host_and_port
 from millstream.network.gate import CLOSING, InputGate, Mute
 from millstream.network.header import (
@@ -133,13 +134,7 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
         except ProtocolError as error:
             self._reject("malformed request", str(error))
         except Exception as error:
-            self._processor.log.failure(
-                f"handler {type(error).__name__}",
-                "A request handler failed; closing the connection from %s",
-                self,
-                error=error,
-                **self._log_fields(),
-            )
+            note_failed(self._processor.log, self, error)
             # Nobody knows what the handler left running with the bytes.
             self._receiver.buffer_is_retained = True
             self._give_up()
@@ -226,9 +221,7 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
 
     def _reject(self, kind: str, reason: str) -> None:
         self._processor.requests_rejected += 1
-        self._processor.log.warning(
-            kind, "Closed the connection from %s: %s", self, reason, **self._log_fields()
-        )
+        note_rejected(self._processor.log, self, kind, reason)
         self._give_up()
 
     # Responses.
@@ -322,13 +315,7 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
     def output_lost(self, error: OSError) -> None:
         """The peer does not exist any more, or a file could not be sent."""
         if not isinstance(error, ConnectionError):
-            self._processor.log.warning(
-                "send failed",
-                "Closed the connection to %s: cannot send: %s",
-                self,
-                error,
-                **self._log_fields(),
-            )
+            note_unsent(self._processor.log, self, error)
         self.abort()
 
     # Muting and closing.
@@ -371,9 +358,7 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
 
     def close(self, reason: str) -> None:
         """Close at once; responses that were not sent yet are dropped."""
-        self._processor.log.info(
-            reason, "Closed the connection from %s: %s", self, reason, **self._log_fields()
-        )
+        note_closed(self._processor.log, self, reason)
         self.abort()
 
     def abort(self) -> None:
@@ -406,11 +391,6 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
             self._unmute(Mute.THROTTLE)
         blocked_at = self._sender.bytes_sent if self._sender.is_blocked else None
         return self.liveness.check(now_ms, blocked_at, is_waiting=bool(self._in_flight))
-
-    def _log_fields(self) -> dict[str, object]:
-        """What a line about this connection has in JSON."""
-        peer = host_and_port(self.peer_host, self.peer_port)
-        return {"peer": peer, "listener": self.listener_name}
 
     def __str__(self) -> str:
         return f"{host_and_port(self.peer_host, self.peer_port)} on {self.listener_name}"
