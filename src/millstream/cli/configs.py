@@ -1,4 +1,4 @@
-"""`millstream configs`: settings of topics, of brokers, and of the whole cluster."""
+"""`millstream configs`: settings of topics, brokers, groups, and whatever else has some."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from millstream.cli.options import (
     AsJson,
     Bootstrap,
     Timeout,
+    complete_groups,
     complete_topics,
     new_family,
 )
@@ -32,7 +33,7 @@ from millstream.cli.settings import (
     unknown_key,
 )
 
-family = new_family("Settings of topics, brokers and the cluster.")
+family = new_family("Settings of topics, brokers, groups and the cluster.")
 
 OnTopic = Annotated[
     str | None,
@@ -42,6 +43,20 @@ OnTopic = Annotated[
 ]
 OnBroker = Annotated[int | None, typer.Option("--broker", metavar="ID", help="Of one broker.")]
 OnCluster = Annotated[bool, typer.Option("--cluster", help="Of all brokers, as their default.")]
+OnGroup = Annotated[
+    str | None,
+    typer.Option("--group", "-g", metavar="ID", help="Of a group.", autocompletion=complete_groups),
+]
+OnMetrics = Annotated[
+    str | None,
+    typer.Option(
+        "--client-metrics", metavar="NAME", help="Of a subscription to metrics of clients."
+    ),
+]
+OnLoggers = Annotated[
+    int | None,
+    typer.Option("--broker-logger", metavar="ID", help="Of one broker's loggers: their levels."),
+]
 
 
 @family.command("describe")
@@ -49,6 +64,9 @@ def describe_configs(
     topic: OnTopic = None,
     broker: OnBroker = None,
     cluster: OnCluster = False,
+    group: OnGroup = None,
+    client_metrics: OnMetrics = None,
+    broker_logger: OnLoggers = None,
     everything: Annotated[
         bool, typer.Option("--all", help="Defaults and static settings as well.")
     ] = False,
@@ -59,9 +77,10 @@ def describe_configs(
     """Show settings and where they come from.
 
     Examples: `millstream configs describe --topic orders`,
-    `millstream configs describe --broker 1 --all`
+    `millstream configs describe --broker 1 --all`,
+    `millstream configs describe --group readers --all`
     """
-    resource = _resource(topic, broker, cluster)
+    resource = _resource(topic, broker, cluster, group, client_metrics, broker_logger)
     with open_session(bootstrap_server, timeout) as session:
         if resource.kind is ResourceType.TOPIC:
             session.topic(resource.name)
@@ -95,6 +114,9 @@ def alter_configs(
     topic: OnTopic = None,
     broker: OnBroker = None,
     cluster: OnCluster = False,
+    group: OnGroup = None,
+    client_metrics: OnMetrics = None,
+    broker_logger: OnLoggers = None,
     delete: Annotated[
         list[str] | None,
         typer.Option("--delete", "-d", metavar="KEY", help="Back to the default; repeatable."),
@@ -106,9 +128,10 @@ def alter_configs(
     """Change settings: all that are named, or none.
 
     Examples: `millstream configs alter --topic orders retention.ms=86400000`,
-    `millstream configs alter --cluster --delete log.retention.ms`
+    `millstream configs alter --cluster --delete log.retention.ms`,
+    `millstream configs alter --group readers consumer.session.timeout.ms=60000`
     """
-    resource = _resource(topic, broker, cluster)
+    resource = _resource(topic, broker, cluster, group, client_metrics, broker_logger)
     wanted = [parse_change(text) for text in changes or ()]
     wanted += [Change(key, Operation.DELETE, None) for key in delete or ()]
     if not wanted:
@@ -126,10 +149,28 @@ def alter_configs(
     note(f"{resource}: changed {', '.join(each.key for each in wanted)}", as_json=as_json)
 
 
-def _resource(topic: str | None, broker: int | None, cluster: bool) -> Resource:
-    given = (topic is not None) + (broker is not None) + cluster
-    if given != 1:
-        raise UsageFault("say whose settings: one of --topic NAME, --broker ID, --cluster")
-    if topic is not None:
-        return Resource(ResourceType.TOPIC, topic)
-    return Resource(ResourceType.BROKER, "" if broker is None else str(broker))
+def _resource(
+    topic: str | None,
+    broker: int | None,
+    cluster: bool,
+    group: str | None,
+    client_metrics: str | None,
+    broker_logger: int | None,
+) -> Resource:
+    given = {
+        ResourceType.TOPIC: topic,
+        ResourceType.BROKER: "" if cluster else broker,
+        ResourceType.GROUP: group,
+        ResourceType.CLIENT_METRICS: client_metrics,
+        ResourceType.BROKER_LOGGER: broker_logger,
+    }
+    resources = [Resource(kind, str(name)) for kind, name in given.items() if name is not None]
+    if len(resources) != 1 or (cluster and broker is not None):
+        raise UsageFault(
+            "say whose settings: one of --topic NAME, --broker ID, --cluster, --group ID, "
+            "--client-metrics NAME, --broker-logger ID"
+        )
+    (resource,) = resources
+    if not resource.name and not cluster:
+        raise UsageFault("a name is empty; say which one is meant")
+    return resource

@@ -179,14 +179,18 @@ def graph(
     picture: Annotated[
         Picture, typer.Option("--format", help="As a tree, for Mermaid, or for Graphviz.")
     ] = Picture.TEXT,
+    as_json: AsJson = False,
 ) -> None:
     """Draw what is made from what.
 
     Examples: `millstream pipeline graph orders`,
     `millstream pipeline graph orders --format dot | dot -Tsvg > orders.svg`
     """
-    from millstream.spark.pipelines.graph import as_dot, as_mermaid, as_text, graph_of
+    from millstream.spark.pipelines.graph import as_data, as_dot, as_mermaid, as_text, graph_of
 
+    if as_json:
+        show_json(as_data(graph_of(_load(path))))
+        return
     draw = {Picture.TEXT: as_text, Picture.MERMAID: as_mermaid, Picture.DOT: as_dot}[picture]
     typer.echo(draw(graph_of(_load(path))))
 

@@ -25,18 +25,23 @@ def start(
     ] = None,
     config: ConfigFile = None,
     settings: NodeSettings = None,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Say as JSON that it is ready, and write the log as JSON."),
+    ] = False,
 ) -> None:
     """Run a node until it is told to stop. An empty directory is formatted first.
 
     SIGTERM or Ctrl-C stops it in order, a second one at once. Without `--data` it works in
-    `millstream-data`, without `--listen` on localhost:9092.
+    `millstream-data`, without `--listen` on localhost:9092. Of the listeners in a file `--listen`
+    moves that of clients; the controller's stays.
 
     Example: `millstream server start --data /var/lib/millstream --listen 0.0.0.0:9092`
     """
     arguments = _common(data, config, settings)
     if listen is not None:
         arguments += ["--listen", listen]
-    raise typer.Exit(run_node(["server", "start", *arguments]))
+    raise typer.Exit(run_node(["server", "start", *arguments, *_json(as_json)]))
 
 
 @family.command("stop")

@@ -24,10 +24,13 @@ class ResourceType(Enum):
 
     TOPIC = "topic"
     BROKER = "broker"
+    GROUP = "group"
+    CLIENT_METRICS = "client_metrics"
+    BROKER_LOGGER = "broker_logger"
 
 
 class Resource(NamedTuple):
-    """A topic, a broker, or with an empty name the default of all brokers."""
+    """What has settings; a broker with an empty name is the default of all brokers."""
 
     kind: ResourceType
     name: str
@@ -35,7 +38,9 @@ class Resource(NamedTuple):
     def __str__(self) -> str:
         if self.kind is ResourceType.BROKER and not self.name:
             return "the cluster's default for brokers"
-        return f"{self.kind.value} {self.name}"
+        if self.kind is ResourceType.BROKER_LOGGER:
+            return f"the loggers of broker {self.name}"
+        return f"{self.kind.value.replace('_', ' ')} {self.name}"
 
     def of_library(self) -> ConfigResource:
         """As the client library has it."""
@@ -131,18 +136,30 @@ def explain_refusal(error: InvalidConfig, keys: Iterable[str], kind: ResourceTyp
 def unknown_key(key: str, resource: Resource) -> str | None:
     """What to say about a key that Millstream does not know; None if it does."""
     known = known_keys(resource.kind)
-    if key in known:
+    if key in known or resource.kind is ResourceType.BROKER_LOGGER:
         return None
     return f"{key} is set, but no setting of Millstream is called so{nearest(key, known)}"
 
 
 def known_keys(kind: ResourceType) -> frozenset[str]:
     """The keys that Millstream knows for a kind of resource."""
-    if kind is ResourceType.TOPIC:
-        from millstream.config import keys_of
-        from millstream.storage.config import LogConfig
+    from millstream.config import keys_of
 
-        return frozenset(each.name for each in keys_of(LogConfig).values())
+    match kind:
+        case ResourceType.TOPIC:
+            from millstream.storage.config import LogConfig
+
+            return frozenset(each.name for each in keys_of(LogConfig).values())
+        case ResourceType.GROUP:
+            from millstream.controller.config_schema import GroupConfig
+
+            return frozenset(each.name for each in keys_of(GroupConfig).values())
+        case ResourceType.CLIENT_METRICS:
+            from millstream.controller.config_schema import ClientMetricsConfig
+
+            return frozenset(each.name for each in keys_of(ClientMetricsConfig).values())
+        case ResourceType.BROKER_LOGGER:
+            return frozenset()
     from millstream.node.config import known_keys as node_keys
 
     return frozenset(node_keys())
@@ -150,7 +167,7 @@ def known_keys(kind: ResourceType) -> frozenset[str]:
 
 def _require_broker(session: Session, resource: Resource) -> None:
     """A broker answers for itself only: it has to be there."""
-    if resource.kind is ResourceType.BROKER and resource.name:
+    if resource.kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and resource.name:
         brokers = session.brokers()
         if int(resource.name) not in brokers:
             listed = ", ".join(str(each) for each in sorted(brokers))

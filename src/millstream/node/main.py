@@ -17,7 +17,7 @@ import os
 import signal
 import sys
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from millstream.clock import SystemClock
 from millstream.errors import InvalidConfig, MillstreamError
@@ -45,6 +45,7 @@ EXIT_FORCED: Final = 130
 
 DEFAULT_DATA: Final = "millstream-data"
 STOP_TIMEOUT_S: Final = 30.0
+_SECONDS_MAX: Final = 1e9
 
 _logger = logging.getLogger(__name__)
 
@@ -59,6 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             data=parsed.data,
             listen=getattr(parsed, "listen", None),
             settings=parsed.settings,
+            as_json=parsed.as_json,
         )
     except MillstreamError as error:
         return _complain(error, EXIT_USAGE)
@@ -73,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 configure(config.process.log_format, config.process.log_level)
                 _raise_descriptor_limit()
                 with asyncio.Runner(loop_factory=loop_factory(config)) as runner:
-                    return runner.run(_run(config))
+                    return runner.run(_run(config, as_json=parsed.as_json))
     except MillstreamError as error:
         return _complain(error, EXIT_FAILED)
 
@@ -92,14 +94,22 @@ def loop_factory(config: NodeConfig) -> Callable[[], asyncio.AbstractEventLoop] 
     return new_event_loop
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, as all other commands do."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(EXIT_USAGE, f"millstream: {message} (see --help)\n")
+
+
 def parser() -> argparse.ArgumentParser:
     """What `server` understands."""
-    root = argparse.ArgumentParser(prog="millstream")
+    root = _Parser(prog="millstream")
     server = root.add_subparsers(required=True, metavar="server").add_parser("server")
     commands = server.add_subparsers(required=True, dest="command", metavar="start|stop|status")
     start = commands.add_parser("start", help="run a node until it is told to stop")
     _add_settings(start)
     start.add_argument("--listen", metavar="HOST:PORT", help="where clients connect")
+    _add_json(start)
     stop = commands.add_parser("stop", help="stop the node that runs on a directory, in order")
     _add_settings(stop)
     stop.add_argument(
@@ -135,9 +145,12 @@ def _add_settings(command: argparse.ArgumentParser) -> None:
 
 
 def _seconds(text: str) -> float:
-    seconds = float(text)
-    if not seconds > 0:
-        raise ValueError(text)
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= _SECONDS_MAX:
+        raise argparse.ArgumentTypeError(f"{text}: must be a number of seconds above 0")
     return seconds
 
 
@@ -148,8 +161,9 @@ def read_config(
     data: str | None = None,
     listen: str | None = None,
     settings: Sequence[str] = (),
+    as_json: bool = False,
 ) -> NodeConfig:
-    """The file, then the environment, then the arguments."""
+    """The file, then the environment, then the arguments; `as_json` is for the log, too."""
     given = read_properties(file) if file else {}
     from_variables, unknown = from_environment(environment, known_keys())
     given |= from_variables
@@ -160,6 +174,8 @@ def read_config(
         given = with_listen(listen, {**given, **assigned})
     given |= assigned
     given.setdefault("log.dirs", given.get("log.dir", DEFAULT_DATA))
+    if as_json:
+        given.setdefault("millstream.log.format", "json")
     return node_config(given, unknown)
 
 
@@ -234,7 +250,7 @@ def _raise_descriptor_limit() -> None:
         )
 
 
-async def _run(config: NodeConfig) -> int:
+async def _run(config: NodeConfig, *, as_json: bool) -> int:
     from millstream.node.node import Node  # A wrong setting is told at once.
 
     clock = SystemClock()
@@ -247,7 +263,7 @@ async def _run(config: NodeConfig) -> int:
     node = Node(config, clock=clock, on_fatal=on_fatal)
     await node.start()
     signals = _Signals(finished)
-    _announce(node)
+    _announce(node, as_json=as_json)
     # What a start leaves behind stays for good: no collection need look at it again.
     gc.collect()
     gc.freeze()
@@ -259,7 +275,12 @@ async def _run(config: NodeConfig) -> int:
     return code
 
 
-def _announce(node: Node) -> None:
+def _announce(node: Node, *, as_json: bool) -> None:
+    facts = {
+        "bootstrap_servers": node.bootstrap_servers,
+        "cluster_id": node.cluster_id,
+        "node_id": node.config.process.node_id,
+    }
     where = ", ".join(str(each) for each in (*node.advertised, *node.controller_endpoints))
     _logger.info(
         "ready: %s (cluster %s, node %d, data in %s)",
@@ -267,15 +288,13 @@ def _announce(node: Node) -> None:
         node.cluster_id,
         node.config.process.node_id,
         ", ".join(node.config.directories),
-        extra={
-            "fields": {
-                "bootstrap_servers": node.bootstrap_servers,
-                "cluster_id": node.cluster_id,
-                "node_id": node.config.process.node_id,
-            }
-        },
+        extra={"fields": facts},
     )
-    sys.stdout.write(f"millstream is ready: {node.bootstrap_servers}\n")
+    if as_json:
+        ready = {"ready": True, "pid": os.getpid(), **facts, "data": list(node.config.directories)}
+        sys.stdout.write(json.dumps(ready) + "\n")
+    else:
+        sys.stdout.write(f"millstream is ready: {node.bootstrap_servers}\n")
     sys.stdout.flush()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import socket
 from typing import TYPE_CHECKING, Any
 
@@ -103,6 +104,38 @@ def test_settings_of_a_topic_are_changed_and_go_back(run: Run, topic: str) -> No
     assert "1234" not in run("configs", "describe", "--topic", topic)[1]
     shown = as_json(run("configs", "describe", "--topic", topic, "--all", "--json"))
     assert "retention.ms" in json.dumps(shown)
+
+
+@pytest.mark.parametrize(
+    ("whose", "key", "value"),
+    [
+        (("--group", "readers"), "consumer.session.timeout.ms", "50000"),
+        (("--client-metrics", "all"), "interval.ms", "1000"),
+        (("--broker-logger", "1"), "millstream.tests.some", "ERROR"),
+    ],
+)
+def test_settings_of_groups_metrics_and_loggers(
+    run: Run, whose: tuple[str, str], key: str, value: str
+) -> None:
+    logging.getLogger("millstream.tests.some")
+
+    code, _, err = run("configs", "alter", *whose, f"{key}={value}")
+    assert (code, "no setting" in err) == (ExitCode.OK, False)
+    shown = as_json(run("configs", "describe", *whose, "--json"))
+    assert {each["key"]: each["value"] for each in shown}[key] == value
+
+    assert run("configs", "alter", *whose, "--delete", key)[0] == ExitCode.OK
+    shown = as_json(run("configs", "describe", *whose, "--all", "--json"))
+    assert {each["key"]: each["value"] for each in shown}[key] != value
+
+
+def test_a_wrong_setting_of_a_group_gets_the_nearest_one(run: Run) -> None:
+    code, _, err = run("configs", "alter", "--group", "g", "consumer.session.timeout=1")
+
+    assert code == ExitCode.FAILED
+    assert "did you mean 'consumer.session.timeout.ms'?" in err
+    assert run("configs", "describe", "--group", "")[0] == ExitCode.USAGE
+    assert run("configs", "describe", "--group", "g", "--cluster")[0] == ExitCode.USAGE
 
 
 def test_settings_of_a_broker_and_of_the_cluster_are_shown(run: Run) -> None:

@@ -215,15 +215,16 @@ class NodeProcess:
 
     def until_ready(self) -> str:
         """Wait for the line that says where clients connect."""
-        line = self._first_line()
+        line = self.first_line()
         assert line.startswith(READY), self.finish(signal.SIGKILL)
         return line.removeprefix(READY).strip()
 
     def starts(self) -> bool:
         """Wait for the start or for its failure; whether it is ready."""
-        return self._first_line().startswith(READY)
+        return self.first_line().startswith(READY)
 
-    def _first_line(self) -> str:
+    def first_line(self) -> str:
+        """What it prints when it is ready; nothing if it ends instead."""
         assert self._process.stdout is not None
         ready, _, _ = select.select([self._process.stdout], [], [], START_SECONDS_MAX)
         return self._process.stdout.readline().decode() if ready else ""

@@ -270,6 +270,19 @@ def test_listen_works_with_the_file_that_apache_kafka_comes_with(tmp_path: Path)
             assert f"{broker.host}:{broker.port}" == address
 
 
+def test_a_program_learns_from_json_that_the_node_is_ready(tmp_path: Path) -> None:
+    with running(tmp_path / "data", "--json") as node:
+        ready = json.loads(node.first_line())
+        with Client(ready["bootstrap_servers"]) as client:
+            assert client.cluster_id() == ready["cluster_id"]
+        assert (ready["ready"], ready["node_id"], ready["pid"]) == (True, 1, node.pid)
+        assert ready["data"] == [str(tmp_path / "data")]
+        code, log = node.finish(signal.SIGTERM)
+
+    assert code == 0
+    assert json.loads(log.splitlines()[-1])["message"] == "stopped"
+
+
 def test_a_node_that_should_be_protected_does_not_start_without(tmp_path: Path) -> None:
     listeners = "listeners=SASL_PLAINTEXT://localhost:0"
     with running(tmp_path / "data", "--set", listeners, "--set", "super.users=User:me") as node:

@@ -122,6 +122,7 @@ def test_the_help_of_server_has_what_its_parser_takes() -> None:
             "c=d",
             "--listen",
             "h:1",
+            "--json",
         ],
         ["stop", "--data", "d", "--timeout", "3.0", "--force", "--json"],
         ["status", "--json"],

@@ -144,6 +144,17 @@ def test_graphs(pipeline: Run, example: Path, form: str, begin: str) -> None:
     assert out.startswith(begin)
 
 
+def test_a_graph_for_programs(pipeline: Run, example: Path) -> None:
+    code, out, _ = pipeline("graph", example, "--json")
+
+    assert code == ExitCode.OK
+    graph = json.loads(out)
+    kinds = {each["id"]: each["kind"] for each in graph["nodes"]}
+    assert set(kinds.values()) >= {"source", "sink"}
+    assert graph["edges"]
+    assert all({each["from"], each["to"]} <= kinds.keys() for each in graph["edges"])
+
+
 def test_status_of_what_never_ran(pipeline: Run, example: Path) -> None:
     code, _, err = pipeline("status", example)
 

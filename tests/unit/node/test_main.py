@@ -146,12 +146,29 @@ def test_wrong_settings_are_told_in_one_line_each(
     assert error == f"millstream: invalid setting num.partitions=x: {wanted}\n"
 
 
-def test_unknown_arguments_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("server",), "start|stop|status"),
+        (("server", "strt"), "invalid choice: 'strt'"),
+        (("server", "start", "--nonsense"), "--nonsense"),
+        (("server", "stop", "--timeout", "soon"), "--timeout: soon: must be a number of seconds"),
+        (("server", "stop", "--timeout", "-1"), "--timeout: -1: must be a number of seconds"),
+        (("server", "stop", "--timeout", "inf"), "--timeout: inf: must be a number of seconds"),
+    ],
+)
+def test_a_wrong_command_line_gets_one_line(
+    arguments: tuple[str, ...], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as caught:
-        main(["server", "start", "--nonsense"])
+        main(arguments)
 
     assert caught.value.code == EXIT_USAGE
-    assert "--nonsense" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert error.startswith("millstream: ")
+    assert says in error
+    assert error.endswith("(see --help)\n")
+    assert error.count("\n") == 1
 
 
 @pytest.mark.parametrize("wanted", ["auto", "uvloop"])

@@ -65,6 +65,23 @@ class Graph:
         return [after for before, after in self.edges if before == node]
 
 
+def as_data(graph: Graph) -> dict[str, list[dict[str, object]]]:
+    """For programs: nodes by id, and edges between ids."""
+    return {
+        "nodes": [
+            {
+                "id": node.id,
+                "name": node.name,
+                "kind": node.kind.value,
+                "detail": node.detail,
+                "streaming": node.is_streaming,
+            }
+            for node in graph.nodes
+        ],
+        "edges": [{"from": before.id, "to": after.id} for before, after in graph.edges],
+    }
+
+
 def graph_of(pipeline: Pipeline) -> Graph:
     """The graph of a pipeline, in the order of its definition."""
     datasets = {
