@@ -70,6 +70,22 @@ def test_a_log_that_cannot_be_read_is_not_coordinated() -> None:
     assert only_error(world.read("a")) is CoordinatorNotAvailable
 
 
+def test_a_log_that_can_be_read_at_last_is_coordinated_in_the_same_epoch() -> None:
+    world = World()
+    world.write(put("a", 1))
+    world.store.read_failure = KafkaStorageError("disk")
+    world.runtime.elected(0, 2)
+    world.store.read_failure = None
+
+    world.runtime.elected(0, 2)
+    world.settle()
+    loaded = world.shard
+    world.runtime.elected(0, 2)
+
+    assert world.shard is loaded, "once is enough"
+    assert world.shard.values == {"a": 1}
+
+
 def test_a_record_that_does_not_fit_makes_the_state_be_loaded_anew() -> None:
     world = World()
     world.write(put("a", 1))
