@@ -102,6 +102,7 @@ class Metadata:
         self._unsettled = 0
         self._first_failure_ms: int | None = None
         self._next_bootstrap_id = -1
+        network.on_lost = self.request_update
         self._use_bootstrap()
 
     # What is followed.

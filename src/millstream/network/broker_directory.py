@@ -13,6 +13,7 @@ from millstream.network.broker_link import BrokerLink, LinkState
 from millstream.protocol.api import negotiate_api
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from random import Random
 
     from millstream.network.broker_link import Feature
@@ -27,6 +28,9 @@ class BrokerDirectory:
         self._links: dict[int, BrokerLink] = {}
         self._retired: list[BrokerLink] = []
         """Links that get no new request; they end when what is under way is done."""
+        self.on_lost: Callable[[], object] = lambda: None
+        """Told of each connection that failed or was ended by the other side, even if no request
+        was under way: another broker may do its work by now."""
 
     def set_address(self, node_id: int, host: str, port: int, *, is_member: bool = True) -> None:
         """Name a broker, or where it has moved to.
@@ -61,6 +65,13 @@ class BrokerDirectory:
         """Whether a connection stands and its versions are known."""
         link = self._links.get(node_id)
         return link is not None and link.state is LinkState.READY
+
+    def is_avoided(self, node_id: int, now_ms: int) -> bool:
+        """Whether the last connection failed, and it is too early for the next."""
+        link = self._links.get(node_id)
+        return (
+            link is not None and link.state is LinkState.DISCONNECTED and now_ms < link.reconnect_ms
+        )
 
     def express_connection(self, node_id: int, now_ms: int) -> int:
         """The connection on which the selector may send by itself; 0 if there is none for now."""
@@ -110,6 +121,10 @@ class BrokerDirectory:
         link = self._links.get(node_id)
         if link is not None and throttle_time_ms > 0:
             link.throttled_until_ms = max(link.throttled_until_ms, now_ms + throttle_time_ms)
+
+    def _note_lost(self, link: BrokerLink, reason: str) -> None:
+        link.last_failure = reason
+        self.on_lost()
 
     def last_failure(self, node_id: int) -> str:
         """Why the last connection failed or ended, for messages; empty if none did."""

@@ -287,7 +287,7 @@ class NetworkClient(BrokerDirectory):
         """A connection ended that we wanted: wait before the next try, fail what was under way."""
         link.reconnect_failures += 1
         link.reconnect_ms = now_ms + self._reconnect.after(link.reconnect_failures, self._random)
-        link.last_failure = reason
+        self._note_lost(link, reason)
         self._disconnect(link)
         self._fail_all(link, None, now_ms)
         self._close_if_done(link)

@@ -235,6 +235,23 @@ def test_all_topics_can_be_followed(cluster: ScriptedCluster) -> None:
     assert set(runtime.metadata.snapshot.topics) == {"b"}
 
 
+def test_a_connection_that_is_lost_makes_what_is_known_stale(cluster: ScriptedCluster) -> None:
+    topic = cluster.add_topic("orders", leaders=[2])
+    runtime = cluster.runtime()
+    runtime.metadata.want(["orders"])
+    cluster.run_until(runtime, lambda: runtime.metadata.updates == 1)
+    runtime.network.is_ready(2, cluster.clock.monotonic_ms())
+    cluster.run_for(runtime, 1_000)
+
+    cluster.stop("broker2")
+    topic.leaders[0], topic.epochs[0] = 3, 1
+    cluster.run_for(runtime, 1_000)
+
+    leader = runtime.metadata.snapshot.leader("orders", 0)
+    assert leader is not None
+    assert leader.leader_id == 3, "although nobody waited for an answer of broker 2"
+
+
 def test_every_bootstrap_address_is_tried(cluster: ScriptedCluster) -> None:
     cluster.stop("broker1")
     cluster.stop("broker2")

@@ -39,6 +39,9 @@ SESSIONS_SINCE: Final = 7
 EPOCHS_SINCE: Final = 12
 """The first version in which the broker compares the last fetched epoch with its log."""
 TOPIC_IDS_SINCE: Final = 13
+LEADERS_ONLY_MS: Final = 10_000
+"""How long leaders are asked without naming a rack after the replica that they named could not be
+reached: they would name it again until they notice its death, and send no records."""
 _ANSWER_BYTES_MIN: Final = 64 * 1024
 _SESSION_ERRORS: Final = frozenset(
     {FetchSessionIdNotFound.code, InvalidFetchSessionEpoch.code, FetchSessionTopicIdError.code}
@@ -81,6 +84,7 @@ class Fetcher:
         self._stale: dict[TopicPartition, None] = {}  # In order: a run can be repeated.
         self._later: dict[TopicPartition, int] = {}
         self._later_ms = 0
+        self._leaders_only_until_ms = 0
         self._is_closed = False
         runtime.metadata.subscribe(self._on_metadata)
 
@@ -98,8 +102,10 @@ class Fetcher:
         if self._stale:
             self._stale.clear()
             self._later_ms = min(self._later.values(), default=0)
-        self._fetch(now_ms)
-        return self._later_ms if self._later else None
+        due_ms = self._fetch(now_ms)
+        if not self._later:
+            return due_ms
+        return self._later_ms if due_ms is None else min(due_ms, self._later_ms)
 
     def close(self, now_ms: int) -> None:
         """Fetch no more; tell the brokers to forget their sessions, without waiting for it."""
@@ -206,19 +212,37 @@ class Fetcher:
 
     # ---- requests ----
 
-    def _fetch(self, now_ms: int) -> None:
+    def _fetch(self, now_ms: int) -> int | None:
+        """Ask every broker that can be asked; when one that cannot is worth another try."""
         free = [
             (node_id, target)
             for node_id, target in self._targets.items()
             if target.session.wanted and not target.is_asked
         ]
         if not free or self._buffer.is_full():
-            return
+            return None
+        due_ms: int | None = None
         for node_id, target in free:
             if self._network.is_ready(node_id, now_ms):
                 self._ask(node_id, target, now_ms)
+                continue
+            delay_ms = self._network.connection_delay_ms(node_id, now_ms)
+            if self._is_lost_follower(node_id, target, now_ms):
+                self._on_failure(node_id, target, now_ms)
+                due_ms = now_ms
             elif not self._network.knows(node_id):
-                self._on_failure(node_id, target)
+                self._on_failure(node_id, target, now_ms)
+            elif delay_ms:
+                due_ms = min(due_ms or now_ms + delay_ms, now_ms + delay_ms)
+        return due_ms
+
+    def _is_lost_follower(self, node_id: int, target: _Target, now_ms: int) -> bool:
+        """Whether a broker cannot be connected to that others can stand in for at once."""
+        return self._network.is_avoided(node_id, now_ms) and any(
+            state.preferred_replica == node_id
+            for each in target.session.wanted
+            if (state := self._state.get(each)) is not None
+        )
 
     def _ask(self, node_id: int, target: _Target, now_ms: int) -> None:
         version = self._network.version_of(node_id, ApiKey.FETCH)
@@ -236,6 +260,7 @@ class Fetcher:
             bytes_max=bytes_max,
             wait_ms=self._config.fetch_max_wait_ms,
             has_epochs=version >= EPOCHS_SINCE,
+            rack=self._config.client_rack if now_ms >= self._leaders_only_until_ms else "",
         )
         target.is_asked = True
         target.compares_epochs = version >= EPOCHS_SINCE
@@ -245,7 +270,7 @@ class Fetcher:
             if isinstance(answer, FetchResponse):
                 self._on_answer(node_id, target, answer, done_ms)
             else:
-                self._on_failure(node_id, target)
+                self._on_failure(node_id, target, done_ms)
 
         highest = None if by_topic_id else TOPIC_IDS_SINCE - 1
         source = VersionedRequest(ApiKey.FETCH, lambda _version: request, highest)
@@ -259,6 +284,7 @@ class Fetcher:
         bytes_max: int,
         wait_ms: int,
         has_epochs: bool = False,
+        rack: str = "",
     ) -> FetchRequest:
         return FetchRequest(
             max_wait_ms=wait_ms,
@@ -269,7 +295,7 @@ class Fetcher:
             session_epoch=said.epoch,
             topics=_topics(said, has_epochs=has_epochs),
             forgotten_topics_data=_forgotten(said),
-            rack_id=self._config.client_rack,
+            rack_id=rack,
         )
 
     # ---- answers ----
@@ -293,7 +319,7 @@ class Fetcher:
                 state.not_before_ms = now_ms + self._config.retry_backoff_ms
             self._stale[partition] = None
 
-    def _on_failure(self, node_id: int, target: _Target) -> None:
+    def _on_failure(self, node_id: int, target: _Target, now_ms: int) -> None:
         """The broker is gone: begin a new session with it, and see who has the partitions now."""
         target.session.reset()
         target.compares_epochs = False
@@ -302,6 +328,7 @@ class Fetcher:
             state = self._state.get(partition)
             if state is not None and state.preferred_replica == node_id:
                 state.preferred_replica = -1
+                self._leaders_only_until_ms = now_ms + LEADERS_ONLY_MS
             self._stale[partition] = None
 
 

@@ -134,7 +134,7 @@ class FakeBrokers:
         answers = [
             data
             for partition, asked in wanted.items()
-            if (data := self._read(node_id, partition, asked)) is not None
+            if (data := self._read(node_id, partition, asked, request.rack_id)) is not None
         ]
         if not answers:
             # Nobody has anything: the broker waits. Time is what the test has enough of.
@@ -189,7 +189,7 @@ class FakeBrokers:
         return next(key for key, each in self.cluster.topics.items() if each.topic_id == topic_id)
 
     def _read(
-        self, node_id: int, partition: TopicPartition, asked: FetchPartition
+        self, node_id: int, partition: TopicPartition, asked: FetchPartition, rack: str
     ) -> tuple[TopicPartition, PartitionData] | None:
         log = self.logs[partition]
         topic = self.cluster.topics[partition.topic]
@@ -209,7 +209,7 @@ class FakeBrokers:
                 data.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
         elif asked.fetch_offset < log.start:
             data.error_code = 1
-        elif node_id == leader and log.preferred >= 0 and log.preferred != leader:
+        elif node_id == leader and rack and log.preferred not in (-1, leader):
             data.preferred_read_replica = log.preferred
         elif self._has_diverged(log, asked):
             epoch, end = log.end_of_epoch(asked.last_fetched_epoch)

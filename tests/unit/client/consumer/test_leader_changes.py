@@ -77,7 +77,7 @@ def test_a_replica_nearby_is_read_until_its_time_is_over() -> None:
 
 
 def test_what_a_follower_cannot_give_the_leader_is_asked_for() -> None:
-    world = ConsumerWorld(broker_count=2)
+    world = ConsumerWorld(broker_count=2, client_rack="here")
     (p0,) = world.brokers.add_topic("orders", [1])
     log = world.brokers.logs[p0]
     log.preferred = 2
@@ -88,6 +88,59 @@ def test_what_a_follower_cannot_give_the_leader_is_asked_for() -> None:
     world.cluster.stop("broker2")
     log.preferred = -1
     log.append(b"b")
+
+    assert world.poll() == [b"b"]
+
+
+def test_a_leader_that_still_believes_in_a_dead_follower_is_read_itself() -> None:
+    world = ConsumerWorld(broker_count=2, client_rack="here")
+    (p0,) = world.brokers.add_topic("orders", [1])
+    log = world.brokers.logs[p0]
+    log.preferred = 2
+    world.session.assign([p0])
+    log.append(b"a")
+    assert world.poll() == [b"a"]
+
+    world.cluster.stop("broker2")
+    log.append(b"b")
+
+    assert world.poll() == [b"b"]
+    world.cluster.start("broker2")
+    world.run_for(12_000)
+    asked = len(world.cluster.asked)
+    log.append(b"c")
+    assert world.poll() == [b"c"]
+    fetches = [each.node_id for each in world.cluster.asked[asked:] if each.api is ApiKey.FETCH]
+    assert fetches[-1] == 2, "it is asked again when it is there again"
+
+
+def test_a_follower_that_cannot_be_reached_at_all_does_not_keep_records_back() -> None:
+    world = ConsumerWorld(broker_count=2, client_rack="here")
+    (p0,) = world.brokers.add_topic("orders", [1])
+    world.brokers.logs[p0].preferred = 2
+    world.cluster.stop("broker2")
+    world.session.assign([p0])
+    world.brokers.logs[p0].append(b"a")
+
+    assert world.poll() == [b"a"]
+
+
+def test_a_leader_that_dies_while_nothing_is_asked_of_it_is_left_for_the_next() -> None:
+    world = ConsumerWorld(broker_count=2)
+    (p0,) = world.brokers.add_topic("orders", [2])
+    world.session.assign([p0])
+    world.brokers.logs[p0].append(b"a")
+    assert world.poll() == [b"a"]
+    world.session.set_paused([p0], True)
+    world.run_for(2_000)
+
+    world.cluster.stop("broker2")
+    world.run_for(2_000)
+    world.session.set_paused([p0], False)
+    world.run_for(2_000)  # Whoever asks now learns that the election is not over.
+    topic = world.cluster.topics["orders"]
+    topic.leaders[0], topic.epochs[0] = 1, 1
+    world.brokers.logs[p0].append(b"b", epoch=1)
 
     assert world.poll() == [b"b"]
 

@@ -243,6 +243,23 @@ def test_records_wait_for_a_leader() -> None:
     assert waiting.result(0).offset == 1
 
 
+def test_a_leader_that_died_while_nothing_was_sent_is_left_for_the_next() -> None:
+    cluster = ScriptedCluster(broker_count=2)
+    desk = Desk(cluster)
+    cluster.move_leader(0, 2)
+    desk.send(b"0")
+    cluster.down.add(2)
+    desk.selector.break_connections(2)
+    desk.pass_ms(1_000)
+    waiting = desk.append(b"1")
+    desk.pass_ms(1_000)
+    cluster.move_leader(0, 1)
+
+    desk.turn(waiting.done, limit_ms=5_000)
+
+    assert waiting.result(0).offset == 1
+
+
 def test_a_fault_at_the_end_leaves_no_record_waiting() -> None:
     desk = Desk()
     deliveries = [desk.append() for _ in range(2)]
