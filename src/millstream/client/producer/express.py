@@ -51,6 +51,14 @@ _FLEXIBLE_END_BYTES: Final = 3
 """The same with tagged fields: their number in one byte, no tags of the topic, none at all."""
 
 
+class _Claimed(NamedTuple):
+    """A request that the sockets' thread has sent."""
+
+    version: int
+    batches: list[Sent]
+    connection_id: int
+
+
 class Express:
     """The open lanes of a producer."""
 
@@ -76,7 +84,7 @@ class Express:
         self._on_answer = parts.on_answer
         self._open: dict[Lane, int] = {}
         """The connection of each lane that is open."""
-        self._claimed: dict[int, tuple[int, list[Sent]]] = {}
+        self._claimed: dict[int, _Claimed] = {}
         """Requests that were sent and whose event has not been seen, by correlation id."""
         self._topic_numbers: dict[tuple[str, int, Uuid], int] = {}
         parts.network.express.find = self._take
@@ -105,18 +113,22 @@ class Express:
 
     def close(self, lane: Lane) -> None:
         """The Sender goes on with this lane. Fine if it is not open."""
-        if self._open.pop(lane, None) is not None:
+        if lane in self._open:
             self._accumulator.close_lane(lane.queue)
             self._claim()
+            del self._open[lane]
 
     def close_all(self) -> None:
         """The Sender goes on with all lanes."""
         for lane in list(self._open):
             self.close(lane)
 
-    def close_connection_of(self, lane: Lane) -> None:
-        """Something was unusual: the sockets' thread has shut all lanes to that broker."""
-        for each in [each for each in self._open if each.node_id == lane.node_id]:
+    def _close_connection(self, connection_id: int) -> None:
+        """Something was unusual: the sockets' thread has shut all lanes that were opened there.
+
+        Their leaders may have changed since: what counts is the connection.
+        """
+        for each in [each for each, opened_on in self._open.items() if opened_on == connection_id]:
             self.close(each)
 
     def _connection_for(self, lane: Lane, now_ms: int) -> int:
@@ -166,10 +178,11 @@ class Express:
         if claimed is None:
             return None
         del self._claimed[correlation_id]
-        version, batches = claimed
+        version, batches, connection_id = claimed
         topics = topic_ids(batches[:1], self._metadata.snapshot)  # They are of one topic.
 
         def on_done(answer: Message | MillstreamError, now_ms: int) -> None:
+            self._close_connection(connection_id)
             self._on_answer(batches, topics, answer, now_ms)
 
         def take(frame: ReadableBuffer, now_ms: int) -> bool | None:
@@ -187,7 +200,7 @@ class Express:
             claimed = self._claimed_as(event.correlation_id)
             if claimed is None:
                 break
-            version, batches = claimed
+            version, batches, _ = claimed
             matched = _matched(batches, read_produced(event.frame, version))
             if matched is None:
                 break
@@ -206,8 +219,8 @@ class Express:
                 self.settled(lane, now_ms)
         return is_all
 
-    def _claimed_as(self, correlation_id: int) -> tuple[int, list[Sent]] | None:
-        """The version and batches of a request; None if there is none."""
+    def _claimed_as(self, correlation_id: int) -> _Claimed | None:
+        """What a request was; None if there is none."""
         if correlation_id not in self._claimed:
             self._claim()
             if correlation_id not in self._claimed:
@@ -232,7 +245,8 @@ class Express:
                     # It timed out in the moment when it was taken.
                     self._numbering.on_failed(lane, batch, is_refused=False)
                 batches.append(Sent(lane, batch))
-            self._claimed[correlation_id] = (version, batches)
+            connection_id = self._open[batches[0].lane]
+            self._claimed[correlation_id] = _Claimed(version, batches, connection_id)
 
 
 def _matched(

@@ -386,7 +386,7 @@ class Sender:
             if getattr(outcome.error, "refreshes_metadata", False):
                 self._metadata.request_update()
             if self.express is not None and outcome.error is not None:
-                self.express.close_connection_of(lane)
+                self.express.close(lane)
             self.settlement.settle(lane, batch, outcome, now_ms)
             if self.express is not None:
                 self.express.settled(lane, now_ms)

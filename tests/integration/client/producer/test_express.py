@@ -182,6 +182,34 @@ def test_what_a_broker_finds_too_large_is_sent_in_parts(
         producer.flush(WAIT_S)
 
 
+def test_a_partition_whose_leader_changes_does_not_leave_the_others_of_its_broker_waiting(
+    millstream_broker: EmbeddedBroker,
+    millstream_topic: TopicFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    topic = millstream_topic(partitions=2, config={"max.message.bytes": 5_000})
+    with Producer(millstream_broker.bootstrap_servers, linger=0.05) as producer:
+        warm_up(producer, topic, 2)
+        runtime = producer._core.runtime
+        moving = next(each for each in lanes_of(producer)._open if each.partition == 0)
+
+        def look_again(_now_ms: int) -> None:
+            runtime.metadata.request_update()
+
+        def move(*_: object) -> None:
+            """As the answer itself would, if it named another leader."""
+            moving.node_id = 77
+
+        with monkeypatch.context() as patch:
+            patch.setattr("millstream.client.producer.sender.learn_leaders", move)
+            refused = [producer.send(topic, b"." * 400, partition=0) for _ in range(40)]
+            until(lambda: moving.node_id == 77)
+
+        assert producer.send(topic, b"after", partition=1).result(WAIT_S).offset == 1
+        runtime.post(look_again)
+        assert [each.result(WAIT_S).offset for each in refused] == list(range(1, 41))
+
+
 def test_closing_sends_what_lingers(
     millstream_broker: EmbeddedBroker, millstream_topic: TopicFactory
 ) -> None:
