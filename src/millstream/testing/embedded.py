@@ -18,22 +18,19 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from millstream.clock import ManualClock, SystemClock
 from millstream.controller.decision import RequestContext
-from millstream.errors import NO_ERROR, InvalidArgument, MillstreamError, error_for_code
+from millstream.errors import InvalidArgument, MillstreamError
 from millstream.node.config import node_config
 from millstream.node.node import Node
-from millstream.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
+from millstream.protocol.messages.create_topics import CreateTopicsResponse
 from millstream.protocol.messages.delete_topics import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     DeleteTopicState,
 )
+from millstream.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsResponse
 from millstream.server.kafka_apis import KafkaApis
 from millstream.storage.disk import DiskFileSystem
+from millstream.testing.admin_requests import as_text, creation, forgetting, raise_first
 from millstream.testing.faults import Faults, FaultyHandler
 from millstream.testing.loop_thread import LoopThread
 from millstream.testing.scratch import ScratchDirectory, UnsyncedFileSystem
@@ -103,7 +100,7 @@ class EmbeddedBroker:
         records are synced to disk; the others need not survive the machine.
         """
         _require_possible(settings or {}, directory, in_memory=in_memory)
-        self._settings = {key: _text(value) for key, value in (settings or {}).items()}
+        self._settings = {key: as_text(value) for key, value in (settings or {}).items()}
         self._given_directory = None if directory is None else os.fspath(directory)
         self._in_memory = in_memory
         self._scratch: ScratchDirectory | None = None
@@ -276,18 +273,9 @@ class EmbeddedBroker:
         self, name: str, partitions: int = 1, config: Mapping[str, object] | None = None
     ) -> None:
         """Create a topic; when this returns, clients can use it."""
-        configs = [
-            CreatableTopicConfig(name=key, value=_text(value))
-            for key, value in (config or {}).items()
-        ]
-        topic = CreatableTopic(
-            name=name, num_partitions=partitions, replication_factor=1, configs=configs
-        )
-        response = self._ask_controller(CreateTopicsRequest(topics=[topic]), 7)
+        response = self._ask_controller(creation(name, partitions, config or {}), 7)
         assert isinstance(response, CreateTopicsResponse)
-        answer = response.topics[0]
-        if answer.error_code != NO_ERROR:
-            raise error_for_code(answer.error_code, answer.error_message)
+        raise_first(response.topics)
 
     def delete_topics(self, *names: str) -> None:
         """Delete topics; those that do not exist are fine."""
@@ -297,9 +285,7 @@ class EmbeddedBroker:
             return
         response = self._ask_controller(DeleteTopicsRequest(topics=states), 6)
         assert isinstance(response, DeleteTopicsResponse)
-        for answer in response.responses:
-            if answer.error_code != NO_ERROR:
-                raise error_for_code(answer.error_code, answer.error_message)
+        raise_first(response.responses)
 
     def topics(self) -> list[str]:
         """The names of all topics but the broker's own."""
@@ -310,9 +296,25 @@ class EmbeddedBroker:
         return [] if broker is None else self._call(broker.metadata.topic_names)
 
     def reset(self) -> None:
-        """Delete topics, groups, transactions and faults: as good as a new broker, at once."""
+        """Delete topics, groups, transactions, faults and whatever was set while it ran.
+
+        It is as good as a new broker then, at once.
+        """
         self.faults.clear()
         self.delete_topics(*self._all_topics())
+        self._forget_settings()
+
+    def _forget_settings(self) -> None:
+        node = self._running()
+        if node.broker is None:
+            return
+        metadata = node.broker.metadata
+        configs = self._call(lambda: metadata.image.configs)
+        request = forgetting(configs, node.config.topics.min_insync_replicas)
+        if request.resources:
+            response = self._ask_controller(request, 1)
+            assert isinstance(response, IncrementalAlterConfigsResponse)
+            raise_first(response.responses)
 
     def _ask_controller(self, request: Message, version: int) -> Message:
         controller = self._running().controller
@@ -393,8 +395,3 @@ def _require_possible(
     for key in ("log.dirs", "log.dir"):
         if key in settings:
             raise InvalidArgument(f"{key} cannot be set here: give `directory`")
-
-
-def _text(value: object) -> str:
-    """A setting as it would be in a properties file."""
-    return str(value).lower() if isinstance(value, bool) else str(value)

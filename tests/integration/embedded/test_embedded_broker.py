@@ -19,6 +19,7 @@ from millstream.errors import (
 )
 from millstream.testing import EmbeddedBroker
 from tests.integration.embedded.clients import Confluent
+from tests.integration.node.harness import Client as Wire
 
 pytestmark = pytest.mark.integration
 
@@ -146,6 +147,31 @@ def test_topics_are_made_and_deleted_at_once() -> None:
         broker.reset()
         assert broker.topics() == []
         assert broker.faults.is_quiet
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "key", "value"),
+    [
+        (4, "", "log.retention.ms", "1234"),
+        (4, "1", "max.connections.per.ip", "77"),
+        (4, "", "somebody.elses", "1"),
+        (4, "", "min.insync.replicas", "2"),
+        (16, "subscription", "interval.ms", "1000"),
+        (32, "group", "consumer.session.timeout.ms", "50000"),
+    ],
+)
+def test_a_reset_forgets_what_was_set(kind: int, name: str, key: str, value: str) -> None:
+    with EmbeddedBroker() as broker, Wire(broker.bootstrap_servers) as wire:
+        node = broker._running().broker
+        assert node is not None
+        before, topics = node.metadata.config(kind, name), node.dynamic.topics
+        assert wire.set_config(kind, name, key, value) == 0
+        assert node.metadata.config(kind, name) == {**before, key: value}
+
+        broker.reset()
+
+        assert node.metadata.config(kind, name) == before
+        assert node.dynamic.topics == topics
 
 
 def test_a_broker_that_is_not_running_says_so() -> None:
