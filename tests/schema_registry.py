@@ -1,16 +1,24 @@
 """A schema registry in memory that answers over HTTP: enough of the REST API for tests.
 
-It compares texts and checks no compatibility. Faults can be asked for.
+As the real ones do, it takes Protobuf as a descriptor in base64, answers with the text of a
+`.proto` file unless `format=serialized` is asked for, and forgets the file's name; it leaves out
+`schemaType` of Avro and `references` where there are none, and refuses references to nothing. It
+compares texts, checks no compatibility and parses no `.proto` text. Faults can be asked for.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from google.protobuf import descriptor_pb2
+
+from tests.proto_text import proto_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +45,7 @@ class Registry:
         self.failures_left = 0
         self.url = ""
 
-    def answer(self, method: str, path: str, body: dict[str, Any]) -> Any:
+    def answer(self, method: str, path: str, body: dict[str, Any], form: str = "") -> Any:
         """Route one request, unless it was asked to fail."""
         if self.failures_left:
             self.failures_left -= 1
@@ -53,11 +61,12 @@ class Registry:
                 return list(range(1, len(self._versions(subject)) + 1))
             case ["GET", "subjects", subject, "versions", version]:
                 last = len(self._versions(subject))
-                return self._entry(subject, last if version in ("latest", "-1") else int(version))
+                number = last if version in ("latest", "-1") else int(version)
+                return self._entry(subject, number, form)
             case ["DELETE", "subjects", subject]:
                 return list(range(1, len(self.subjects.pop(subject)) + 1))
             case ["GET", "schemas", "ids", schema_id]:
-                return self._schema(int(schema_id))
+                return self._schema(int(schema_id), form)
             case ["POST", "compatibility", "subjects", _, "versions", _]:
                 return {"is_compatible": "compatible" in body["schema"]}
             case ["GET", "config", *subject]:
@@ -69,6 +78,11 @@ class Registry:
 
     def _register(self, subject: str, body: dict[str, Any]) -> int:
         schema = _stored(body)
+        for each in schema["references"]:
+            try:
+                self._entry(each["subject"], each["version"])
+            except RegistryFault as missing:
+                raise RegistryFault(422, 42201, f"Invalid schema {body}") from missing
         if schema not in self.schemas:
             self.schemas.append(schema)
         schema_id = self.schemas.index(schema) + 1
@@ -90,23 +104,42 @@ class Registry:
             raise RegistryFault(404, 40401, f"Subject '{subject}' not found.")
         return self.subjects[subject]
 
-    def _entry(self, subject: str, version: int) -> dict[str, Any]:
+    def _entry(self, subject: str, version: int, form: str = "") -> dict[str, Any]:
         versions = self._versions(subject)
         if not 0 < version <= len(versions):
             raise RegistryFault(404, 40402, "Version not found")
         schema_id = versions[version - 1]
-        return {"subject": subject, "version": version, "id": schema_id} | self._schema(schema_id)
+        place = {"subject": subject, "version": version, "id": schema_id}
+        return place | self._schema(schema_id, form)
 
-    def _schema(self, schema_id: int) -> dict[str, Any]:
+    def _schema(self, schema_id: int, form: str = "") -> dict[str, Any]:
         if not 0 < schema_id <= len(self.schemas):
             raise RegistryFault(404, 40403, "Schema not found")
-        return self.schemas[schema_id - 1]
+        stored = self.schemas[schema_id - 1]
+        answer = {"schema": stored["serialized" if form == "serialized" else "schema"]}
+        if stored["schemaType"] != "AVRO":
+            answer["schemaType"] = stored["schemaType"]
+        if stored["references"]:
+            answer["references"] = stored["references"]
+        return answer
 
 
 def _stored(body: dict[str, Any]) -> dict[str, Any]:
+    kind = body.get("schemaType") or "AVRO"
+    text = serialized = body["schema"]
+    if kind == "PROTOBUF":
+        try:
+            content = base64.b64decode(text, validate=True)
+            file = descriptor_pb2.FileDescriptorProto.FromString(content)
+        except Exception as error:
+            raise RegistryFault(422, 42201, f"Invalid schema {body}") from error
+        file.name = "default"
+        text = proto_text(file)
+        serialized = base64.b64encode(file.SerializeToString()).decode()
     return {
-        "schema": body["schema"],
-        "schemaType": body.get("schemaType") or "AVRO",
+        "schema": text,
+        "serialized": serialized,
+        "schemaType": kind,
         "references": body.get("references") or [],
     }
 
@@ -118,13 +151,14 @@ def running_registry() -> Iterator[Registry]:
 
     class Handler(BaseHTTPRequestHandler):
         def handle_any(self) -> None:
-            path = urlsplit(self.path).path
+            asked = urlsplit(self.path)
+            form = parse_qs(asked.query).get("format", [""])[0]
             registry.requests.append(f"{self.command} {self.path}")
             registry.authorizations.add(self.headers.get("Authorization"))
             length = int(self.headers.get("Content-Length") or 0)
             body = json.loads(self.rfile.read(length) or b"{}")
             try:
-                status, answer = 200, registry.answer(self.command, path, body)
+                status, answer = 200, registry.answer(self.command, asked.path, body, form)
             except RegistryFault as fault:
                 status, answer = fault.status, {"error_code": fault.code, "message": str(fault)}
             data = json.dumps(answer).encode()

@@ -10,13 +10,14 @@ import json
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from millstream.client.serialization.packages import require
+from millstream.client.serialization.references import referenced
 from millstream.client.serialization.registry_serde import RegistrySerde
 from millstream.client.serialization.schema_registry import Schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from millstream.client.serialization.schema_registry import Reference, SchemaRegistryClient
+    from millstream.client.serialization.schema_registry import SchemaRegistryClient
 
 T = TypeVar("T")
 
@@ -29,7 +30,7 @@ class AvroSerde(RegistrySerde[T], Generic[T]):
         registry: SchemaRegistryClient,
         schema: str | dict[str, Any] | Schema | None = None,
         *,
-        reader_schema: str | dict[str, Any] | None = None,
+        reader_schema: str | dict[str, Any] | Schema | None = None,
         to_dict: Callable[[T], Any] | None = None,
         from_dict: Callable[[Any], T] | None = None,
         **options: Any,
@@ -41,14 +42,11 @@ class AvroSerde(RegistrySerde[T], Generic[T]):
         super().__init__(registry, **options)
         self._fastavro = require("fastavro", "AvroSerde")
         self._schema = _as_schema(schema)
-        self._reader_schema = (
-            None
-            if reader_schema is None
-            else self._fastavro.parse_schema(_as_object(reader_schema))
-        )
         self._to_dict = to_dict
         self._from_dict = from_dict
         self._parsed: dict[Schema, Any] = {}
+        reader = _as_schema(reader_schema)
+        self._reader_schema = None if reader is None else self._parse(reader)
         if self._schema is not None:
             self._parse(self._schema)  # A faulty schema is told now, not at the first record.
 
@@ -80,8 +78,10 @@ class AvroSerde(RegistrySerde[T], Generic[T]):
         parsed = self._parsed.get(schema)
         if parsed is None:
             named: dict[str, Any] = {}
-            for reference in schema.references:
-                self._parse_reference(reference, named)
+            for name, imported in referenced(self._registry, schema).items():
+                if name not in named:
+                    text = imported.schema.text
+                    self._fastavro.parse_schema(_as_object(text), named_schemas=named)
             written = _as_object(schema.text)
             # A parsed record carries the names it refers to; a union or an array does not.
             is_record = isinstance(written, dict) and written.get("type") == "record"
@@ -90,13 +90,6 @@ class AvroSerde(RegistrySerde[T], Generic[T]):
             )
             self._parsed[schema] = parsed
         return parsed
-
-    def _parse_reference(self, reference: Reference, named: dict[str, Any]) -> None:
-        found = self._registry.version(reference.subject, reference.version).schema
-        for inner in found.references:
-            self._parse_reference(inner, named)
-        if reference.name not in named:
-            self._fastavro.parse_schema(_as_object(found.text), named_schemas=named)
 
 
 def _as_object(schema: str | dict[str, Any]) -> Any:

@@ -17,8 +17,11 @@ if TYPE_CHECKING:
 SubjectNaming: TypeAlias = "str | Callable[[str, bool, str], str]"
 """A name of `SUBJECT_NAMINGS`, or a function of topic, is_key and the record's name."""
 
-_MAGIC: Final = 0
 _HEAD: Final = struct.Struct(">bI")
+_MAGIC: Final = 0
+MAGIC: Final = bytes([_MAGIC])
+"""What a framed value begins with; behind it is the schema's id."""
+FRAME_BYTES: Final = _HEAD.size
 _INDEX_COUNT_MAX: Final = 64
 
 
@@ -30,11 +33,16 @@ def frame(schema_id: int, payload: bytes, indexes: bytes = b"") -> bytes:
 def unframe(data: bytes) -> tuple[int, int]:
     """The schema's id and where the rest begins."""
     if len(data) < _HEAD.size or data[0] != _MAGIC:
-        raise SerializationFailed(
-            f"{data[:8]!r} does not begin with a zero and a schema's id: "
-            "it was not written with a schema registry"
-        )
+        raise not_framed(data)
     return int(_HEAD.unpack_from(data)[1]), _HEAD.size
+
+
+def not_framed(data: bytes) -> SerializationFailed:
+    """The error of a value that was written without a registry."""
+    return SerializationFailed(
+        f"{data[:8]!r} does not begin with a zero and a schema's id: "
+        "it was not written with a schema registry"
+    )
 
 
 def encode_indexes(path: list[int]) -> bytes:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from urllib.parse import urljoin
 
 from millstream.client.serialization.json import JsonSerde
 from millstream.client.serialization.models import MsgspecSerde, PydanticSerde
 from millstream.client.serialization.packages import require
+from millstream.client.serialization.references import referenced
 from millstream.client.serialization.registry_serde import RegistrySerde
 from millstream.client.serialization.schema_registry import Schema
 from millstream.errors import InvalidArgument
@@ -29,7 +31,7 @@ class JsonSchemaSerde(RegistrySerde[T], Generic[T]):
     def __init__(
         self,
         registry: SchemaRegistryClient,
-        schema: str | dict[str, Any] | None = None,
+        schema: str | dict[str, Any] | Schema | None = None,
         *,
         model: type[T] | None = None,
         validate: bool = True,
@@ -46,7 +48,7 @@ class JsonSchemaSerde(RegistrySerde[T], Generic[T]):
         self._jsonschema = require("jsonschema", "JsonSchemaSerde") if self._validates else None
         self._plain: Serde[Any] = JsonSerde() if model is None else _serde_of(model)
         self._schema = _schema_of(model) if model is not None else _as_schema(schema)
-        self._validators: dict[str, Any] = {}
+        self._validators: dict[Schema, Any] = {}
         if self._validates and self._schema is not None:
             self._validator(self._schema)  # A faulty schema is told now.
 
@@ -69,26 +71,28 @@ class JsonSchemaSerde(RegistrySerde[T], Generic[T]):
         return value
 
     def _validator(self, schema: Schema) -> Any:
-        validator = self._validators.get(schema.text)
+        validator = self._validators.get(schema)
         if validator is None:
             assert self._jsonschema is not None
             document = json.loads(schema.text)
             of_draft = self._jsonschema.validators.validator_for(document)
             of_draft.check_schema(document)
-            validator = of_draft(document, registry=self._referenced(schema))
-            self._validators[schema.text] = validator
+            own_address = document.get("$id", "") if isinstance(document, dict) else ""
+            validator = of_draft(document, registry=self._referenced(schema, own_address))
+            self._validators[schema] = validator
         return validator
 
-    def _referenced(self, schema: Schema) -> Any:
+    def _referenced(self, schema: Schema, own_address: str) -> Any:
+        """What the schema refers to, by its name and by the address that this name stands for."""
         referencing = require("referencing", "JsonSchemaSerde")
         known = referencing.Registry()
-        for reference in schema.references:
-            found = self._registry.version(reference.subject, reference.version).schema
+        for name, found in referenced(self._registry, schema).items():
             resource = referencing.Resource.from_contents(
-                json.loads(found.text),
+                json.loads(found.schema.text),
                 default_specification=referencing.jsonschema.DRAFT7,
             )
-            known = known.with_resource(reference.name, resource)
+            names = {name, urljoin(own_address, name)}
+            known = known.with_resources((each, resource) for each in names)
         return known
 
 
@@ -104,7 +108,7 @@ def _schema_of(model: Any) -> Schema:
     return Schema(json.dumps(document), "JSON")
 
 
-def _as_schema(given: str | dict[str, Any] | None) -> Schema | None:
-    if given is None:
-        return None
+def _as_schema(given: str | dict[str, Any] | Schema | None) -> Schema | None:
+    if given is None or isinstance(given, Schema):
+        return given
     return Schema(given if isinstance(given, str) else json.dumps(given), "JSON")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from millstream.client.serialization.framing import decode_indexes, encode_indexes
 from millstream.client.serialization.packages import require
+from millstream.client.serialization.protobuf_files import KNOWN_TO_ALL
 from millstream.client.serialization.registry_serde import RegistrySerde
 from millstream.client.serialization.schema_registry import Reference, Schema
 from millstream.errors import SerializationFailed
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
     from millstream.client.serialization.schema_registry import SchemaRegistryClient
 
 M = TypeVar("M", bound="Message")
-
-_KNOWN_TO_ALL = "google/protobuf/"
-"""Files that every implementation brings along; they are not registered."""
 
 
 class ProtobufSerde(RegistrySerde[M]):
@@ -62,7 +60,7 @@ class ProtobufSerde(RegistrySerde[M]):
         references = tuple(
             self._reference(imported)
             for imported in file.dependencies
-            if not imported.name.startswith(_KNOWN_TO_ALL)
+            if not imported.name.startswith(KNOWN_TO_ALL)
         )
         text = base64.standard_b64encode(file.serialized_pb).decode("ascii")
         return Schema(text, "PROTOBUF", references)

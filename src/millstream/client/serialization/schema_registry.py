@@ -81,7 +81,7 @@ class SchemaRegistryClient:
             pair = base64.b64encode(f"{username}:{password}".encode()).decode("ascii")
             self._headers["Authorization"] = f"Basic {pair}"
         self._lock = threading.Lock()
-        self._schemas: dict[int, Schema] = {}
+        self._schemas: dict[tuple[int, bool], Schema] = {}
         self._ids: dict[tuple[str, Schema, bool], int] = {}
 
     # Schemas.
@@ -97,13 +97,19 @@ class SchemaRegistryClient:
         path = f"/subjects/{_quoted(subject)}{_normalized(normalize)}"
         return _registered(self._ask("POST", path, _body(schema)))
 
-    def schema(self, schema_id: int) -> Schema:
-        """The schema that has an id."""
+    def schema(self, schema_id: int, *, serialized: bool = False) -> Schema:
+        """The schema that has an id.
+
+        `serialized` asks for Protobuf as a file descriptor in base64 instead of the text of a
+        `.proto` file; other kinds have no such form.
+        """
+        place = (schema_id, serialized)
         with self._lock:
-            known = self._schemas.get(schema_id)
+            known = self._schemas.get(place)
         if known is None:
-            known = _schema(self._ask("GET", f"/schemas/ids/{schema_id}"))
-            self._remember(self._schemas, schema_id, known)
+            form = "?format=serialized" if serialized else ""
+            known = _schema(self._ask("GET", f"/schemas/ids/{schema_id}{form}"))
+            self._remember(self._schemas, place, known)
         return known
 
     def version(self, subject: str, version: int | str = "latest") -> RegisteredSchema:

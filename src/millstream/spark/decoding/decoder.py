@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
-from millstream.client.serialization.schema_registry import SchemaRegistryClient
+from millstream.client.serialization.references import referenced
+from millstream.client.serialization.schema_registry import Schema, SchemaRegistryClient
 from millstream.errors import InvalidArgument, SerializationFailed
 from millstream.spark.decoding.dead_letters import PLACE_COLUMNS, bury
 from millstream.spark.decoding.options import DecodingOptions
@@ -30,7 +31,8 @@ ERROR_FIELD: Final = StructField(
 )
 """The column of what could not be decoded: why, and the bytes; null for what could."""
 
-_REGISTRY_FRAME_BYTES: Final = 5
+_KINDS: Final = {"json": "JSON", "avro": "AVRO", "protobuf": "PROTOBUF"}
+"""What a registry calls the formats."""
 
 
 def make_decoder(
@@ -47,11 +49,17 @@ def make_decoder(
     parsed = DecodingOptions.parse(options)
     if parsed.value_format is None:
         return None
-    text = _schema_text(parsed)
+    value_schema = _value_schema(parsed)
     value_type = _given_type(schema)
+    if value_schema is None and (value_type is None or _needs_schema(parsed)):
+        raise InvalidArgument(
+            f"valueFormat={parsed.value_format} needs valueSchema, valueSchemaFile, or "
+            "schemaRegistryUrl and valueSubject"
+        )
     if value_type is None:
-        value_type = _type_of_text(parsed, text)
-    return Decoder(parsed, value_type, text or "", dict(client or {}))
+        assert value_schema is not None
+        value_type = _type_of_schema(parsed, value_schema)
+    return Decoder(parsed, value_type, value_schema, dict(client or {}))
 
 
 class Decoder:
@@ -61,12 +69,12 @@ class Decoder:
         self,
         options: DecodingOptions,
         value_type: StructType,
-        schema_text: str,
+        schema: Schema | None,
         client: Mapping[str, str],
     ) -> None:
         self._options = options
         self._value_type = value_type
-        self._schema_text = schema_text
+        self._schema = schema
         self._client = client
         self._format: ValueFormat | None = None
 
@@ -125,24 +133,22 @@ class Decoder:
     def _make_format(self) -> ValueFormat:
         arrow_type = to_arrow_type(self._value_type, timezone="UTC")
         options = self._options
+        registry = _registry(options) if options.registry_url else None
         match options.value_format:
             case "avro":
                 from millstream.spark.decoding.avro_values import AvroValues
 
-                registry = _registry(options) if options.registry_url else None
-                return AvroValues(arrow_type, self._schema_text, registry)
+                return AvroValues(arrow_type, self._schema, registry)
             case "protobuf":
                 from millstream.spark.decoding.protobuf_values import ProtobufValues
 
+                assert self._schema is not None
                 return ProtobufValues(
-                    arrow_type,
-                    self._schema_text,
-                    options.value_message,
-                    is_framed=options.registry_url is not None,
+                    arrow_type, self._schema.text, options.value_message, registry
                 )
         from millstream.spark.decoding.json_values import JsonValues
 
-        return JsonValues(arrow_type, _REGISTRY_FRAME_BYTES if options.registry_url else 0)
+        return JsonValues(arrow_type, is_framed=registry is not None)
 
     def _fail(self, batch: pa.RecordBatch, faults: Faults) -> None:
         row, cause = next(iter(faults.items()))
@@ -183,36 +189,52 @@ def _given_type(schema: StructType | None) -> StructType | None:
     return None
 
 
-def _schema_text(options: DecodingOptions) -> str | None:
+def _value_schema(options: DecodingOptions) -> Schema | None:
     """The schema that was given, or the latest of the registry's subject."""
+    assert options.value_format is not None
+    kind = _KINDS[options.value_format]
     given = options.schema_text()
     if given is not None or options.value_subject is None:
-        return given
-    return _registry(options).version(options.value_subject).schema.text
-
-
-def _type_of_text(options: DecodingOptions, text: str | None) -> StructType:
-    if text is None:
+        return None if given is None else Schema(given, kind)
+    registry = _registry(options)
+    found = registry.version(options.value_subject)
+    if found.schema.kind != kind:
         raise InvalidArgument(
-            f"valueFormat={options.value_format} needs valueSchema, valueSchemaFile, or "
-            "schemaRegistryUrl and valueSubject"
+            f"valueSubject={options.value_subject!r} has schemas of {found.schema.kind}, which are "
+            f"not for valueFormat={options.value_format}"
         )
-    match options.value_format:
-        case "avro":
-            from millstream.spark.decoding.avro_values import avro_type
+    if options.value_format != "protobuf":
+        return found.schema
+    from millstream.spark.decoding.protobuf_values import descriptors_of_subject
 
-            return avro_type(text)
-        case "protobuf":
-            from millstream.spark.decoding.protobuf_values import protobuf_type
+    return Schema(descriptors_of_subject(registry, found), kind)
 
-            return protobuf_type(text, options.value_message)
-    if text.lstrip().startswith("{"):
+
+def _needs_schema(options: DecodingOptions) -> bool:
+    """Whether columns alone will not do: JSON names its fields, Avro of a registry its schema."""
+    return options.value_format == "protobuf" or (
+        options.value_format == "avro" and options.registry_url is None
+    )
+
+
+def _type_of_schema(options: DecodingOptions, schema: Schema) -> StructType:
+    if options.value_format == "protobuf":
+        from millstream.spark.decoding.protobuf_values import protobuf_type
+
+        return protobuf_type(schema.text, options.value_message)
+    imported = referenced(_registry(options), schema) if schema.references else {}
+    texts = {name: each.schema.text for name, each in imported.items()}
+    if options.value_format == "avro":
+        from millstream.spark.decoding.avro_values import avro_type
+
+        return avro_type(schema.text, texts.values())
+    if schema.text.lstrip().startswith("{"):
         from millstream.spark.decoding.json_schema import json_schema_type
 
-        return json_schema_type(text)
+        return json_schema_type(schema.text, texts)
     from millstream.spark.decoding.ddl import parse_ddl
 
-    return parse_ddl(text)
+    return parse_ddl(schema.text)
 
 
 def _registry(options: DecodingOptions) -> SchemaRegistryClient:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
+from millstream.errors import SchemaRegistryError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -18,6 +20,8 @@ Faults: TypeAlias = dict[int, str]
 """Which rows cannot be decoded, and why."""
 
 CAUSE_CHARACTERS_MAX = 500
+_NOT_FOUND = (40401, 40402, 40403)
+"""A registry's codes for: no such subject, version, schema."""
 
 
 class ValueFormat(ABC):
@@ -37,13 +41,18 @@ def cause_of(error: Exception) -> str:
 def decode_each(
     values: list[bytes], decode: Callable[[bytes], Any], arrow_type: pa.DataType
 ) -> tuple[pa.Array, Faults]:
-    """One call for each value, for formats that are read record by record; then one array."""
+    """One call for each value, for formats that are read record by record; then one array.
+
+    A registry that does not answer, or does not let us in, is no fault of a record: that is raised.
+    """
     rows: list[Any] = []
     faults: Faults = {}
     for index, value in enumerate(values):
         try:
             rows.append(decode(value))
         except Exception as error:
+            if isinstance(error, SchemaRegistryError) and error.code not in _NOT_FOUND:
+                raise
             rows.append(None)
             faults[index] = cause_of(error)
     return _as_array(rows, arrow_type, 0, faults), faults

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
+from millstream.client.serialization.framing import FRAME_BYTES, MAGIC, not_framed
 from millstream.spark.decoding.conversion import converter
 from millstream.spark.decoding.formats import Faults, ValueFormat, cause_of, decode_each
 
@@ -29,10 +30,10 @@ _STANDS_FOR = {pa.date32(): pa.string()}
 class JsonValues(ValueFormat):
     """Objects of a schema. Fields that are not in it are passed over, missing ones are null."""
 
-    def __init__(self, arrow_type: pa.StructType, frame_bytes: int = 0) -> None:
-        """`frame_bytes` is how much stands before each document: 5 with a schema registry."""
+    def __init__(self, arrow_type: pa.StructType, *, is_framed: bool = False) -> None:
+        """`is_framed` with a schema registry: a zero and an id stand before each document."""
         self._type = arrow_type
-        self._frame_bytes = frame_bytes
+        self._is_framed = is_framed
         self._loads = _json_loads(keeps_decimals=_has_decimal(arrow_type))
         self._convert = converter(arrow_type)
         self._schema = pa.schema([_readable(field) for field in arrow_type])
@@ -40,8 +41,27 @@ class JsonValues(ValueFormat):
 
     def decode(self, values: pa.Array) -> tuple[pa.Array, Faults]:
         """A struct for each document."""
-        if self._frame_bytes:
-            values = pc.binary_slice(values, self._frame_bytes, _VALUE_BYTES_MAX)
+        return self._decode_framed(values) if self._is_framed else self._decode(values)
+
+    def _decode_framed(self, values: pa.Array) -> tuple[pa.Array, Faults]:
+        is_framed = pc.and_(
+            pc.starts_with(values, MAGIC), pc.greater_equal(pc.binary_length(values), FRAME_BYTES)
+        )
+        framed = pc.indices_nonzero(is_framed)
+        documents = pc.binary_slice(values.take(framed), FRAME_BYTES, _VALUE_BYTES_MAX)
+        decoded, found = self._decode(documents)
+        if len(framed) == len(values):
+            return decoded, found
+        rows: list[int] = framed.to_pylist()
+        places: list[int | None] = [None] * len(values)
+        for position, row in enumerate(rows):
+            places[row] = position
+        faults = {rows[position]: cause for position, cause in found.items()}
+        for row in pc.indices_nonzero(pc.invert(is_framed)).to_pylist():
+            faults[row] = cause_of(not_framed(values[row].as_py()))
+        return decoded.take(pa.array(places, pa.int64())), faults
+
+    def _decode(self, values: pa.Array) -> tuple[pa.Array, Faults]:
         if not self._is_readable:
             return decode_each(values.to_pylist(), self._decode_one, self._type)
         try:

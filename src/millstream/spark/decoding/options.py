@@ -53,15 +53,16 @@ class DecodingOptions:
         "valueMessage",
         None,
         any_value(),
-        "The full name of the protobuf message; without it, the first of the last file.",
+        "The full name of the protobuf message; without it, the first of the last file, or of the "
+        "registered one. With a registry, other messages cannot be decoded.",
         kind=_STRING,
     )
     value_subject: str | None = key(
         "valueSubject",
         None,
         any_value(),
-        "The registry's subject whose latest version gives the columns, usually orders-value for "
-        "the topic orders. A valueSchema goes before it.",
+        "The registry's subject whose latest version, with all that it refers to, gives the "
+        "columns: usually orders-value for the topic orders. A valueSchema goes before it.",
         kind=_STRING,
     )
     registry_url: str | None = key(

@@ -1,7 +1,8 @@
 """Protobuf to columns: messages of a descriptor that `protoc` has written, no generated code.
 
-With a schema registry the id and the path that stand before each message are passed over: the
-message is the one that was named, and Protobuf reads what it knows of any version.
+With a schema registry an id and a path stand before each message. They are looked up once each, to
+see that it is the message that was named; the bytes are read as that message, because Protobuf
+reads what it knows of any version.
 """
 
 from __future__ import annotations
@@ -14,13 +15,24 @@ from pyspark.sql import types as T
 
 from millstream.client.serialization.framing import decode_indexes, unframe
 from millstream.client.serialization.packages import require
-from millstream.errors import InvalidArgument
+from millstream.client.serialization.protobuf_files import (
+    file_of,
+    files_of,
+    message_names,
+    pool_of,
+)
+from millstream.errors import InvalidArgument, SchemaRegistryError, SerializationFailed
 from millstream.spark.decoding.formats import Faults, ValueFormat, decode_each
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import pyarrow as pa
+
+    from millstream.client.serialization.schema_registry import (
+        RegisteredSchema,
+        SchemaRegistryClient,
+    )
 
 # Numbers of FieldDescriptor.CPPTYPE_*. Unsigned ones get the next type that holds them.
 _BY_KIND: Final[dict[int, T.DataType]] = {
@@ -38,13 +50,18 @@ _BYTES_TYPE: Final = 12
 _LABEL_REPEATED: Final = 3
 _TIMESTAMP: Final = "google.protobuf.Timestamp"
 _DEPTH_MAX: Final = 32
+_HEADS_MAX: Final = 1_000
 
 
 class ProtobufValues(ValueFormat):
     """Values of one message."""
 
     def __init__(
-        self, arrow_type: pa.StructType, descriptors: str, message: str | None, *, is_framed: bool
+        self,
+        arrow_type: pa.StructType,
+        descriptors: str,
+        message: str | None,
+        registry: SchemaRegistryClient | None = None,
     ) -> None:
         self._type = arrow_type
         descriptor = _message_of(descriptors, message)
@@ -52,18 +69,35 @@ class ProtobufValues(ValueFormat):
 
         self._message_class = message_factory.GetMessageClass(descriptor)
         self._getter = _message_getter(descriptor)
-        self._is_framed = is_framed
+        self._name = str(descriptor.full_name)
+        self._registry = registry
+        self._names_of_heads: dict[bytes, set[str]] = {}
 
     def decode(self, values: pa.Array) -> tuple[pa.Array, Faults]:
         """A struct for each message."""
         return decode_each(values.to_pylist(), self._read, self._type)
 
     def _read(self, data: bytes) -> Any:
-        if self._is_framed:
-            _, position = unframe(data)
-            _, position = decode_indexes(data, position)
-            data = data[position:]
+        if self._registry is not None:
+            data = self._payload(data, self._registry)
         return self._getter(self._message_class.FromString(data))
+
+    def _payload(self, data: bytes, registry: SchemaRegistryClient) -> bytes:
+        """What stands behind the frame, if that says that it is our message."""
+        schema_id, position = unframe(data)
+        path, position = decode_indexes(data, position)
+        head = data[:position]
+        names = self._names_of_heads.get(head)
+        if names is None:
+            names = message_names(file_of(registry.schema(schema_id, serialized=True)), path)
+            if len(self._names_of_heads) >= _HEADS_MAX:
+                self._names_of_heads.clear()
+            self._names_of_heads[head] = names
+        if self._name not in names:
+            raise SerializationFailed(
+                f"it was written as {min(names)} (schema {schema_id}), not as {self._name}"
+            )
+        return data[position:]
 
 
 def protobuf_type(descriptors: str, message: str | None) -> T.StructType:
@@ -71,15 +105,26 @@ def protobuf_type(descriptors: str, message: str | None) -> T.StructType:
     return _struct_of(_message_of(descriptors, message), 0)
 
 
+def descriptors_of_subject(registry: SchemaRegistryClient, registered: RegisteredSchema) -> str:
+    """A registered file and those that it imports, as a descriptor set in base64."""
+    require("google.protobuf", "valueFormat=protobuf", distribution="protobuf")
+    from google.protobuf import descriptor_pb2
+
+    try:
+        files = files_of(registry, registered)
+    except SchemaRegistryError:
+        raise
+    except SerializationFailed as error:
+        raise InvalidArgument(f"subject {registered.subject!r}: {error}") from error
+    content = descriptor_pb2.FileDescriptorSet(file=files).SerializeToString()
+    return base64.b64encode(content).decode("ascii")
+
+
 def _message_of(descriptors: str, message: str | None) -> Any:
     """The descriptor of a message among those of a file descriptor set, or of one file."""
     require("google.protobuf", "valueFormat=protobuf", distribution="protobuf")
-    from google.protobuf import descriptor_pool
-
     files = _files(descriptors)
-    pool = descriptor_pool.DescriptorPool()
-    for file in files:
-        pool.Add(file)
+    pool = pool_of(files)
     name = message or _first_message(files)
     try:
         return pool.FindMessageTypeByName(name)
@@ -88,7 +133,7 @@ def _message_of(descriptors: str, message: str | None) -> Any:
 
 
 def _files(descriptors: str) -> list[Any]:
-    """A set of files as protoc writes it, or the one file that a registry has."""
+    """A set of files as protoc writes it, or one file alone."""
     from google.protobuf import descriptor_pb2
     from google.protobuf.message import DecodeError
 
@@ -98,7 +143,7 @@ def _files(descriptors: str) -> list[Any]:
             return list(descriptor_pb2.FileDescriptorSet.FromString(content).file)
         except DecodeError:
             return [descriptor_pb2.FileDescriptorProto.FromString(content)]
-    except (binascii.Error, DecodeError) as error:
+    except (binascii.Error, DecodeError, ValueError) as error:
         raise InvalidArgument(
             "the protobuf schema is no descriptor set in base64: write one with "
             "protoc --include_imports --descriptor_set_out=FILE and give valueSchemaFile=FILE"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from millstream.client.serialization.schema_registry import SchemaRegistryClient
+from tests.confluent_serdes import confluent_modules, value_of
 from tests.schema_registry import Registry, running_registry
 
 if TYPE_CHECKING:
@@ -16,14 +16,8 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def confluent() -> Any:
-    """Confluent's schema registry modules; one of their dependencies warns when it is imported."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        import confluent_kafka.schema_registry.avro
-        import confluent_kafka.schema_registry.json_schema
-        import confluent_kafka.schema_registry.protobuf
-
-    return confluent_kafka.schema_registry
+    """Confluent's schema registry modules."""
+    return confluent_modules()
 
 
 @pytest.fixture
@@ -40,6 +34,4 @@ def client(registry: Registry) -> SchemaRegistryClient:
 @pytest.fixture
 def value_context() -> Any:
     """Tells Confluent's serializers that it is a value of "orders"."""
-    from confluent_kafka.serialization import MessageField, SerializationContext
-
-    return SerializationContext("orders", MessageField.VALUE)
+    return value_of("orders")

@@ -98,6 +98,26 @@ def test_a_json_schema_may_refer_to_another(client: SchemaRegistryClient) -> Non
         serde.serialize("baskets", [{}], [])
 
 
+@pytest.mark.parametrize("own_address", ["", "https://shop.example/basket.json"])
+def test_references_may_refer_to_others_and_stand_for_addresses(
+    client: SchemaRegistryClient, own_address: str
+) -> None:
+    client.register("order", Schema(json.dumps(ORDER_JSON), "JSON"))
+    orders = {"type": "array", "items": {"$ref": "order.json"}}
+    order = Reference("order.json", "order", 1)
+    client.register("orders", Schema(json.dumps(orders), "JSON", (order,)))
+    basket = {"$id": own_address} if own_address else {}
+    basket |= {"type": "object", "properties": {"orders": {"$ref": "orders.json"}}}
+    schema = Schema(json.dumps(basket), "JSON", (Reference("orders.json", "orders", 1),))
+    serde = JsonSchemaSerde[Any](client, schema)
+
+    data = serde.serialize("baskets", {"orders": [{"id": 1}]}, [])
+
+    assert JsonSchemaSerde[Any](client).deserialize("baskets", data, ()) == {"orders": [{"id": 1}]}
+    with pytest.raises(SerializationFailed, match="required property"):
+        serde.serialize("baskets", {"orders": [{}]}, [])
+
+
 def test_a_schema_and_a_model_are_too_much(client: SchemaRegistryClient) -> None:
     with pytest.raises(InvalidArgument, match="a schema or a model"):
         JsonSchemaSerde[Any](client, ORDER_JSON, model=Order)

@@ -170,21 +170,17 @@ def order_class(file: descriptor_pb2.FileDescriptorProto) -> Any:
     return message_factory.GetMessages([file])["shop.Order"]
 
 
-@pytest.mark.parametrize("is_framed", [False, True])
-def test_protobuf_becomes_columns(is_framed: bool) -> None:
+def test_protobuf_becomes_columns() -> None:
     file = proto_file()
     order = order_class(file)(id=7, big=(1 << 63) + 1, tags=["a"], raw=b"r", state=1)
     order.counts["k"] = 2
-    frame = b"\0\0\0\0\x05\0" if is_framed else b""
     descriptors = descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString()
-    options = {"schemaRegistryUrl": "http://127.0.0.1:1"} if is_framed else {}
 
     batch = decode(
-        [frame + order.SerializeToString(), frame + b"\xff"],
+        [order.SerializeToString(), b"\xff"],
         valueFormat="protobuf",
         valueSchema=base64.b64encode(descriptors).decode(),
         valueMessage="shop.Order",
-        **options,
     )
 
     assert batch.column("value").to_pylist() == [
