@@ -8,9 +8,11 @@ from __future__ import annotations
 import dataclasses
 import os
 import signal
+import sys
 import tempfile
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -34,7 +36,8 @@ family = new_family(
 
 NOT_RUNNING: Final = 3
 """The exit code of `status` if nothing runs, as that of `server status`."""
-_STOP_TIMEOUT_S: Final = 60.0
+_END_S: Final = 60.0
+"""What the end of Spark itself may take, once batches are done or cut off."""
 _LOOK_S: Final = 0.1
 _HEADINGS: Final = {
     "query": "QUERY",
@@ -165,12 +168,29 @@ def _deep_faults(defined: Pipeline) -> list[Fault]:
     from millstream.cli.pipeline_run import spark_session
     from millstream.spark.pipelines.assembly import Assembly
 
-    # What Spark logs meanwhile concerns nobody, and nothing is to be left behind.
+    # What Spark logs meanwhile concerns nobody, and nothing is to be left behind: no compiled
+    # libraries, and no columns, which later runs would take over.
+    looked_at = {name: each.looked_at() for name, each in defined.sources.items()}
     with (
+        _no_compiled_files(),
         tempfile.TemporaryDirectory() as directory,
-        spark_session(dataclasses.replace(defined, storage=directory), "local[1]", {}) as spark,
+        spark_session(
+            dataclasses.replace(defined, storage=directory),
+            "local[1]",
+            {"spark.sql.warehouse.dir": f"{directory}/warehouse"},
+        ) as spark,
     ):
-        return Assembly(defined, spark).faults()
+        return Assembly(dataclasses.replace(defined, sources=looked_at), spark).faults()
+
+
+@contextmanager
+def _no_compiled_files() -> Iterator[None]:
+    before = sys.dont_write_bytecode
+    sys.dont_write_bytecode = True
+    try:
+        yield
+    finally:
+        sys.dont_write_bytecode = before
 
 
 @family.command("graph")
@@ -211,7 +231,8 @@ def run(
     """Run a pipeline, and go on where it ended the last time.
 
     It runs until Ctrl-C, SIGTERM or `millstream pipeline stop`; each ends it when its batches are
-    done, a second Ctrl-C at once. What Spark logs is in `spark.log` of the state directory.
+    done, or when they took longer than `stop_timeout` of the definition; a second Ctrl-C at once.
+    What Spark logs is in `spark.log` of the state directory.
 
     Examples: `millstream pipeline run orders`, `millstream pipeline run orders --available-now`,
     `millstream pipeline run orders --master spark://host:7077 --conf spark.executor.memory=4g`
@@ -276,23 +297,33 @@ def stop(
     path: Definition = Path(),
     storage: Storage = None,
     timeout: Annotated[
-        float, typer.Option("--timeout", metavar="SECONDS", help="How long to wait for it.")
-    ] = _STOP_TIMEOUT_S,
+        float | None,
+        typer.Option(
+            "--timeout",
+            metavar="SECONDS",
+            help="How long to wait for it; else the pipeline's `stop_timeout` and a minute more.",
+        ),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Then end it at once.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Stop a pipeline that runs, when its batches are done, and wait until it has.
 
-    Example: `millstream pipeline stop orders`
+    Batches that take longer than `stop_timeout` of the definition are stopped in the middle.
+
+    Examples: `millstream pipeline stop orders`,
+    `millstream pipeline stop orders --timeout 30 --force`
     """
     directory = _directory(path, storage)
     if not directory.is_running:
         raise CommandFailed(f"no pipeline runs in {directory.path}")
     directory.request_stop()
-    if not _has_ended(directory, timeout):
+    told = directory.read_status() or {}
+    patience_s = told.get("stop_timeout", 0.0) + _END_S if timeout is None else timeout
+    if not _has_ended(directory, patience_s):
         if not force:
             raise CommandFailed(
-                f"it has not stopped in {timeout:g} s; wait for it, or end it with --force"
+                f"it has not stopped in {patience_s:g} s; wait for it, or end it with --force"
             )
         _kill(directory)
     told = directory.read_status() or {}
@@ -320,7 +351,7 @@ def _kill(directory: StateDirectory) -> None:
         raise CommandFailed(f"it runs on {owner.host}; end process {owner.pid} there")
     with suppress(ProcessLookupError):
         os.kill(owner.pid, signal.SIGKILL)
-    _has_ended(directory, _STOP_TIMEOUT_S)
+    _has_ended(directory, _END_S)
 
 
 def _directory(path: Path, storage: Path | None) -> StateDirectory:
@@ -332,7 +363,4 @@ def _load(path: Path, storage: Path | None = None) -> Pipeline:
 
     if not path.exists():
         raise UsageFault(f"there is no {path}; `millstream pipeline init {path}` writes an example")
-    loaded = load(path)
-    if storage is None:
-        return loaded
-    return dataclasses.replace(loaded, storage=str(storage.absolute()))
+    return load(path, storage=None if storage is None else str(storage.absolute()))

@@ -217,6 +217,22 @@ def test_stop_that_takes_too_long(pipeline: Run, example: Path) -> None:
     assert "end it with --force" in err
 
 
+def test_stop_waits_for_as_long_as_the_pipeline_lets_batches_finish(
+    pipeline: Run, example: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited = []
+    monkeypatch.setattr(
+        "millstream.cli.pipeline._has_ended", lambda _, seconds: bool(waited.append(seconds))
+    )
+    directory = StateDirectory(example / "state")
+    with directory.held():
+        directory.write_status({**STATUS, "stop_timeout": 600.0})
+        _, _, err = pipeline("stop", example)
+
+    assert waited == [660.0]
+    assert "it has not stopped in 660 s" in err
+
+
 def test_stop_by_force(pipeline: Run, example: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = StateDirectory(example / "state")
     held = directory.held()

@@ -82,8 +82,8 @@ def message_names(file: Any, path: Sequence[int]) -> set[str]:
     Inside of messages there may be two: some clients count the entries of maps, which descriptors
     have among the nested messages, and others do not.
     """
-    found = {_message_name(file, path, counts_maps=each) for each in (True, False)}
-    names = found - {None}
+    found = [_message_name(file, path, counts_maps=each) for each in (True, False)]
+    names = {each for each in found if each is not None}
     if not names:
         raise SerializationFailed(f"the schema has no message at the indexes {list(path)}")
     return names

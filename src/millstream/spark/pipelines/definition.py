@@ -199,7 +199,7 @@ class Cluster:
 
     bootstrap_servers: str | None = setting("Brokers to ask first: host:port, several.", None)
     client: Mapping[str, str] = setting(
-        "Settings of the clients by Kafka's names, such as `security.protocol`.", {}
+        "Settings of the clients by Kafka's names, such as `request.timeout.ms`.", {}
     )
 
 
@@ -243,6 +243,12 @@ class Pipeline:
     master: str | None = setting("The Spark cluster; else `local[*]`.", None)
     cluster: Cluster = setting("The brokers.", Cluster())
     restart: Restart = setting("What happens when a query fails.", Restart())
+    stop_timeout: float = setting(
+        "Seconds that batches may still take when the pipeline is to stop. One that takes longer "
+        "is stopped in the middle, and the next run does it again.",
+        600.0,
+        check=not_negative,
+    )
     sources: Mapping[str, Source] = setting("What is read, by name.", {})
     views: Mapping[str, View] = setting("What is made of it, by name.", {})
     sinks: Mapping[str, Sink] = setting("Where it goes, by name.", {})

@@ -44,11 +44,17 @@ class FileSource(Source):
     options: Mapping[str, str] = setting("More options of Spark's, such as `header` of CSV.", {})
     learned: str = unset("")
     """Where columns are kept that were inferred."""
+    keeps_learned: bool = unset(True)
+    """Whether they are, or only read there if they were kept before."""
 
     def within(self, context: Context) -> Self:
         """With its path from the definition's directory on."""
         learned = context.path(f"{context.kept}/schemas/{self.name}.json")
         return dataclasses.replace(self, path=context.path(self.path), learned=learned)
+
+    def looked_at(self) -> Self:
+        """Columns that are inferred are not kept."""
+        return dataclasses.replace(self, keeps_learned=False)
 
     def faults(self) -> Iterable[str]:
         """Nobody can guess the columns of files that are yet to come."""
@@ -62,7 +68,10 @@ class FileSource(Source):
         """The rows."""
         reader: Any = (spark.readStream if streaming else spark.read).format(self.format)
         if self.schema == INFERRED:
-            reader = reader.schema(learned_schema(self.learned, lambda: self._inferring(spark)))
+            learned = learned_schema(
+                self.learned, lambda: self._inferring(spark), keeps=self.keeps_learned
+            )
+            reader = reader.schema(learned)
         elif self.schema is not None:
             reader = reader.schema(self.schema)
         if streaming and self.max_files_per_trigger is not None:

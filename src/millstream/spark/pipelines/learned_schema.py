@@ -21,8 +21,11 @@ if TYPE_CHECKING:
 INFERRED: Final = "inferred"
 
 
-def learned_schema(kept_in: str, read: Callable[[], Any]) -> StructType:
-    """The columns that are kept, or those of the files that `read` reads, kept from now on."""
+def learned_schema(kept_in: str, read: Callable[[], Any], *, keeps: bool = True) -> StructType:
+    """The columns that are kept, or those of the files that `read` reads, kept from now on.
+
+    Without `keeps` they are not: that is for a look at a definition, which is no first run.
+    """
     from pyspark.errors import AnalysisException
     from pyspark.sql.types import StructType
 
@@ -41,6 +44,8 @@ def learned_schema(kept_in: str, read: Callable[[], Any]) -> StructType:
             "`schema: inferred` needs a file to learn the columns from, and there is none that "
             f"can be read: {str(error).partition(chr(10))[0]}. Put one there, or give the columns"
         ) from error
+    if not keeps:
+        return found
     file.parent.mkdir(parents=True, exist_ok=True)
     unfinished = file.with_suffix(".unfinished")
     unfinished.write_text(found.json(), encoding="utf-8")

@@ -29,11 +29,16 @@ _KINDS: Final = ("sql", "python", "aggregate", "join", "stateful", "deduplicate"
 N = TypeVar("N", Source, Sink)
 
 
-def load(path: str | Path, environment: Mapping[str, str] | None = None) -> Pipeline:
+def load(
+    path: str | Path,
+    environment: Mapping[str, str] | None = None,
+    *,
+    storage: str | None = None,
+) -> Pipeline:
     """The pipeline that a file defines, or `pipeline.yaml` of a directory.
 
     Raises `InvalidPipeline` with every fault of it. Variables come from the environment of the
-    process unless another is given.
+    process unless another is given; `storage` goes before that of the file.
     """
     file = Path(path)
     if file.is_dir():
@@ -47,7 +52,7 @@ def load(path: str | Path, environment: Mapping[str, str] | None = None) -> Pipe
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidPipeline(f"{file} cannot be read: {error}") from error
     tree, faults = parse_yaml(text, str(file), os.environ if environment is None else environment)
-    loader = _Loader(file)
+    loader = _Loader(file, storage)
     loader.reading.faults += faults
     pipeline = None if tree is None else loader.pipeline(tree)
     if pipeline is not None:
@@ -60,12 +65,13 @@ def load(path: str | Path, environment: Mapping[str, str] | None = None) -> Pipe
 class _Loader:
     """Reads the parts of one definition."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, storage: str | None = None) -> None:
         self.reading = Reading()
         self.library = Library()
         self.unusable: set[str] = set()
         """Sources and views that are there but have faults of their own."""
         self._file = file
+        self._storage = storage
         self._directory = file.resolve().parent
 
     def pipeline(self, tree: Tree) -> Pipeline | None:
@@ -80,6 +86,8 @@ class _Loader:
         paths = self._libraries(tree)
         if made is None:
             return None
+        if self._storage is not None:
+            made = dataclasses.replace(made, storage=self._storage)
         context = self._context(made)
         return dataclasses.replace(
             made,

@@ -39,7 +39,6 @@ _logger: Final = logging.getLogger(__name__)
 # stop may be a file. An event that a signal sets may be locked by the very thread it interrupts.
 _LOOK_S: Final = 0.1
 _STATUS_MS: Final = 1_000
-STOP_GRACE_S: Final = 30.0
 
 
 class Watcher(Protocol):
@@ -158,6 +157,7 @@ class Runner:
             "master": master,
             "mode": "available-now" if available_now else "continuous",
             "started_ms": clock.wall_ms(),
+            "stop_timeout": pipeline.stop_timeout,
         }
 
     def run(self) -> RunResult:
@@ -169,7 +169,7 @@ class Runner:
                     break
             self._write_status("stopping" if self._is_stopping else "ending")
             hurries = self._failed() is not None or self._stop.requests > 1
-            self._end_all(0.0 if hurries else STOP_GRACE_S)
+            self._end_all(0.0 if hurries else self._pipeline.stop_timeout)
         except BaseException as error:
             with suppress(Exception):  # Spark may be gone. What matters is why the run ends.
                 self._end_all(0.0)
@@ -288,6 +288,8 @@ class Runner:
             if running:
                 self._sleep(_LOOK_S)
         for name, query in running.items():
+            if grace_s:
+                _logger.warning("query %s is stopped in its batch; the next run redoes it", name)
             self._stop_query(name, query)
         for name, supervisor in self.supervisors.items():
             if supervisor.state is QueryState.RUNNING and name in self._queries:

@@ -17,6 +17,7 @@ from millstream.spark.pipelines.schema import an_interval, positive, setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Self
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -56,6 +57,10 @@ class Source(Connector):
         """A table cannot be streamed."""
         if self.stream and not self.can_stream:
             yield f"{self.format} cannot be streamed; leave out `stream: true`"
+
+    def looked_at(self) -> Self:
+        """The same for a look only: opened, it leaves nothing behind that a run would find."""
+        return self
 
     @abstractmethod
     def open(self, spark: SparkSession, streaming: bool) -> DataFrame:

@@ -106,7 +106,7 @@ def test_references_may_refer_to_others_and_stand_for_addresses(
     orders = {"type": "array", "items": {"$ref": "order.json"}}
     order = Reference("order.json", "order", 1)
     client.register("orders", Schema(json.dumps(orders), "JSON", (order,)))
-    basket = {"$id": own_address} if own_address else {}
+    basket: dict[str, Any] = {"$id": own_address} if own_address else {}
     basket |= {"type": "object", "properties": {"orders": {"$ref": "orders.json"}}}
     schema = Schema(json.dumps(basket), "JSON", (Reference("orders.json", "orders", 1),))
     serde = JsonSchemaSerde[Any](client, schema)

@@ -90,8 +90,9 @@ class FakeQuery:
 class Bench:
     """Runs the pipeline with queries of the test's choice."""
 
-    def __init__(self, directory: Path) -> None:
-        self.pipeline = defined(directory, TEXT)
+    def __init__(self, directory: Path, text: str = TEXT) -> None:
+        self.pipeline = defined(directory, text)
+        self.seconds_per_look = 0.0
         self.directory = StateDirectory(self.pipeline.storage)
         self.directory.path.mkdir()
         self.clock = ManualClock()
@@ -130,7 +131,7 @@ class Bench:
         return FakeSink(from_=self.pipeline.sinks[name].from_)
 
     def _sleep(self, seconds: float) -> None:
-        self.clock.advance(int(seconds * 1000))
+        self.clock.advance(int((self.seconds_per_look or seconds) * 1000))
         self.looks += 1
         self.on_look(self.looks)
         assert self.looks < 1000, "the run does not end"
@@ -252,6 +253,51 @@ def test_a_stop_waits_for_the_batch_at_hand(bench: Bench) -> None:
     bench.run()
 
     assert looks_at_stop[0] > 2
+
+
+@dataclass
+class SlowQuery(FakeQuery):
+    """Is at its first batch until the clock says so."""
+
+    is_done: Callable[[], bool] = lambda: False
+    is_busy: bool = True
+
+    @property
+    def isActive(self) -> bool:
+        if self.is_done() and not self.recentProgress:
+            self.recentProgress.append(FakeProgress(0))
+        return not self.is_stopped
+
+
+@pytest.mark.parametrize(("takes_s", "batches"), [(90, 1), (700, 0)])
+def test_a_batch_may_take_minutes_after_a_stop_but_not_for_ever(
+    bench: Bench, takes_s: int, batches: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    began_ms = bench.clock.monotonic_ms()
+    slow = SlowQuery(is_done=lambda: bench.clock.monotonic_ms() - began_ms >= takes_s * 1000)
+    bench.queries = {"import": lambda: slow, "out": FakeQuery}
+    bench.seconds_per_look = 5
+    bench.on_look = lambda look: bench.stop.request() if look == 1 else None
+
+    assert bench.run().is_stopped
+
+    assert bench.runner.supervisors["import"].batches == batches
+    assert slow.is_stopped
+    assert ("stopped in its batch" in caplog.text) == (not batches)
+    assert bench.status["stop_timeout"] == 600
+    assert bench.clock.monotonic_ms() - began_ms <= 610_000
+
+
+def test_a_definition_says_how_long_a_stop_waits(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, TEXT + "stop_timeout: 2\n")
+    slow = SlowQuery()
+    bench.queries = {"import": lambda: slow, "out": FakeQuery}
+    bench.on_look = lambda look: bench.directory.request_stop() if look == 1 else None
+
+    bench.run()
+
+    assert slow.is_stopped
+    assert 2_000 <= bench.clock.monotonic_ms() <= 3_000
 
 
 def test_asked_twice_it_ends_at_once(bench: Bench) -> None:
