@@ -21,6 +21,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from millstream.spark.versions import require_pyspark
 from millstream.spark.worker_garbage import freeze_once
 
 if TYPE_CHECKING:
@@ -51,6 +52,15 @@ _PUSHDOWN_WORKER: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 
 class MillstreamDataSource(DataSource):
     """Topics as tables and streams."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        """Refuse a PySpark that is too old, before it lacks something.
+
+        Not when it is imported: every session does that, and one that has another source in
+        Python could not use it then.
+        """
+        require_pyspark('format("millstream")')
+        super().__init__(options)
 
     @classmethod
     def name(cls) -> str:

@@ -6,6 +6,7 @@ A job moves here by changing the name of its format. Nothing here asks a broker.
 
 from __future__ import annotations
 
+import logging
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -41,6 +42,7 @@ _BATCH_ONLY: Final = {
     "ending_timestamp": "endingTimestamp",
     "ending_offsets_by_timestamp": "endingOffsetsByTimestamp",
 }
+_logger: Final = logging.getLogger(__name__)
 _REFUSED: Final = {
     "auto.offset.reset": "not here; startingOffsets says where a query begins, and its checkpoint "
     "where it goes on",
@@ -48,6 +50,10 @@ _REFUSED: Final = {
     "key.deserializer": "not here; keys are bytes, cast them in the query",
     "value.deserializer": "not here; values are bytes, or typed columns with valueFormat",
     "interceptor.classes": "not here; interceptors could change what is read",
+    **dict.fromkeys(
+        ("group.instance.id", "group.protocol", "group.remote.assignor"),
+        "not here; reading joins no group",
+    ),
 }
 
 
@@ -208,6 +214,14 @@ class SourceOptions:
         "Accepted and not needed: reading joins no group and commits nothing.",
         kind=_STRING,
     )
+    group_id: str | None = key(
+        "kafka.group.id",
+        None,
+        any_value(),
+        "Accepted with a warning and without effect: reading joins no group and commits nothing. "
+        "startingGroup begins where a group has committed, commit_offsets_of commits to one.",
+        kind=_STRING,
+    )
     poll_timeout_ms: int = key(
         "kafkaConsumer.pollTimeoutMs",
         120_000,
@@ -275,6 +289,10 @@ class SourceOptions:
         _check_limits(read)
         delay_ms = _parsed(read, "maxTriggerDelay", parse_duration_ms, "max_trigger_delay")
         read.raise_faults()
+        if "group_id" in values:
+            _logger.warning(
+                "kafka.group.id=%s has no effect: no group is joined", values["group_id"]
+            )
         assert selection is not None
         return cls(
             **values,
@@ -282,7 +300,7 @@ class SourceOptions:
             start=start,
             end=end,
             max_trigger_delay_ms=900_000 if delay_ms is None else delay_ms,
-            client=_client_settings(read),
+            client=read.client,
             decoding=read.others,
         )
 
@@ -380,8 +398,3 @@ def _parsed(read: ReadOptions, option: str, parse: Any, name: str) -> Any:
     except InvalidArgument as error:
         read.faults.append(f"{option}: {error}")
         return None
-
-
-def _client_settings(read: ReadOptions) -> dict[str, str]:
-    """The consumer's settings. It is told what to read, so a group would only be in the way."""
-    return {name: value for name, value in read.client.items() if not name.startswith("group.")}

@@ -12,18 +12,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from millstream.errors import InvalidArgument
 from millstream.spark import java
 from millstream.spark.local_files import set_permissions_directly
 from millstream.spark.spark_home import home_without_archives
+from millstream.spark.versions import require_pyspark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from pyspark.sql import SparkSession
-
-PYSPARK_MIN = (4, 2)
-"""The oldest PySpark whose data sources can do all that ours need."""
 
 _CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing"
 _STATE = "org.apache.spark.sql.execution.streaming.state"
@@ -131,14 +128,7 @@ def _text(value: object) -> str:
 
 
 def _spark_session_class() -> Any:
-    needed = "a Spark session needs PySpark {}.{} or newer".format(*PYSPARK_MIN)
-    try:
-        from pyspark import __version__
-        from pyspark.sql import SparkSession
-    except ImportError as error:
-        raise InvalidArgument(f"{needed}: pip install 'millstream[spark]'") from error
-    if tuple(int(part) for part in __version__.split(".")[:2]) < PYSPARK_MIN:
-        raise InvalidArgument(
-            f"{needed}, found {__version__}: pip install --upgrade 'millstream[spark]'"
-        )
+    require_pyspark("a Spark session")
+    from pyspark.sql import SparkSession
+
     return SparkSession

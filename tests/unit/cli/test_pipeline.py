@@ -220,10 +220,13 @@ def test_stop_that_takes_too_long(pipeline: Run, example: Path) -> None:
 def test_stop_waits_for_as_long_as_the_pipeline_lets_batches_finish(
     pipeline: Run, example: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    waited = []
-    monkeypatch.setattr(
-        "millstream.cli.pipeline._has_ended", lambda _, seconds: bool(waited.append(seconds))
-    )
+    waited: list[float] = []
+
+    def has_ended(_: StateDirectory, seconds: float) -> bool:
+        waited.append(seconds)
+        return False
+
+    monkeypatch.setattr("millstream.cli.pipeline._has_ended", has_ended)
     directory = StateDirectory(example / "state")
     with directory.held():
         directory.write_status({**STATUS, "stop_timeout": 600.0})

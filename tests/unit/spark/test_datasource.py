@@ -32,6 +32,14 @@ def test_spark_finds_the_format_by_its_name() -> None:
     assert DefaultSource is MillstreamDataSource
 
 
+def test_an_old_pyspark_is_told_when_the_format_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyspark.__version__", "4.1.1")
+
+    told = r'format\("millstream"\) needs PySpark 4\.2 or newer, found 4\.1\.1: pip install'
+    with pytest.raises(InvalidArgument, match=told):
+        source()
+
+
 def test_columns_are_those_of_sparks_own_connector() -> None:
     columns = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
 

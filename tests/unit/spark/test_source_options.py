@@ -63,13 +63,27 @@ def test_a_time_goes_before_times_and_those_before_offsets() -> None:
     assert parse(endingOffsetsByTimestamp='{"orders": {"0": 9}}').end == AtTimes({A0: 9})
 
 
-def test_client_settings_lose_their_prefix_and_a_group_is_left_out() -> None:
+def test_client_settings_lose_their_prefix_and_a_group_is_left_out(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     options = parse(kafka__isolation__level="read_committed", kafka__group__id="g")
 
     assert options.client == {
         "bootstrap.servers": "localhost:9092",
         "isolation.level": "read_committed",
     }
+    assert "kafka.group.id=g has no effect: no group is joined" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["instance.id", "protocol", "remote.assignor"])
+def test_what_a_member_of_a_group_would_be_is_refused(name: str) -> None:
+    options = {
+        "kafka.bootstrap.servers": "x:1",
+        "subscribe": "a",
+        f"kafka.group.{name}": "consumer",
+    }
+
+    assert "reading joins no group" in faults_of(options)
 
 
 def test_all_faults_are_told_at_once_each_with_what_was_probably_meant() -> None:

@@ -43,8 +43,9 @@ class Source(Connector):
     )
     expectations: tuple[Expectation, ...] = setting("What every row must fulfil.", ())
     stream: bool | None = setting(
-        "`false` reads the whole once, as a table to join with; `true` reads on as it grows. "
-        "What can be streamed is, unless said otherwise.",
+        "`false` reads it as a table to join with, anew for every batch: the files, or the "
+        "offsets of a topic, that were there when the run began, and a database as it is then. "
+        "`true` reads on as it grows. What can be streamed is, unless said otherwise.",
         None,
     )
 

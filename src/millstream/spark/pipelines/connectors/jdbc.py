@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @source("jdbc")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JdbcSource(Source):
-    """Rows of a table or query, read whole: a table to join with, or one to import once."""
+    """Rows of a table or query, read whole: a table to join a stream with."""
 
     can_stream: ClassVar[bool] = False
 
