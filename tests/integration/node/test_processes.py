@@ -90,7 +90,8 @@ def test_the_first_signal_stops_and_the_second_stops_at_once(tmp_path: Path) -> 
             node.signal(signal.SIGTERM)
             time.sleep(0.001)
         code, _ = node.finish()
-    assert code in (0, 130)
+    # The last: for a moment, while one handler takes the other's place, the system's is there.
+    assert code in (0, 130, -signal.SIGTERM)
 
     with running(tmp_path) as node, Client(node.until_ready()) as client:
         assert "orders" in client.topics()
