@@ -8,9 +8,11 @@ is immutable: who holds one may keep it. Names are those of the wire.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from millstream.client.lasting_troubles import LastingTroubles
 from millstream.client.snapshot import (
     Broker,
     MetadataSnapshot,
@@ -23,6 +25,7 @@ from millstream.errors import (
     BootstrapFailed,
     MillstreamError,
     RebootstrapRequired,
+    UnknownTopicOrPartition,
 )
 from millstream.network.backoff import Backoff
 from millstream.network.network_client import VersionedRequest
@@ -47,6 +50,8 @@ __all__ = [
     "Partition",
     "Topic",
 ]
+
+_logger: Final = logging.getLogger(__name__)
 
 MetadataListener: TypeAlias = "Callable[[MetadataSnapshot, MetadataSnapshot, int], None]"
 """Told what was known before, what is known now, and the time."""
@@ -101,6 +106,7 @@ class Metadata:
         self._failures = 0
         self._unsettled = 0
         self._first_failure_ms: int | None = None
+        self._troubles = LastingTroubles()
         self._next_bootstrap_id = -1
         network.on_lost = self.request_update
         self._use_bootstrap()
@@ -283,6 +289,8 @@ class Metadata:
         self.updates += 1
         new = snapshot_from_response(answer, self.snapshot, keep=self._keeps)
         self._schedule_again_if_unsettled(new, now_ms)
+        for trouble in self._troubles.take(self._missing(new), now_ms):
+            _logger.warning(trouble)
         self._publish(new, now_ms)
 
     def _keeps(self, topic: str) -> bool:
@@ -302,6 +310,17 @@ class Metadata:
             # Whoever asks again and again for the same staleness must not flood the brokers.
             self._config.retry_backoff_ms if not missing else 0,
         )
+
+    def _missing(self, new: MetadataSnapshot) -> dict[object, str]:
+        """Topics that are followed, and why they cannot be used."""
+        wanted = {each: new.topics.get(each) for each in self._followed}
+        return {
+            name: f"topic {name} is not there: no broker knows it; waiting for it"
+            if topic is None or isinstance(topic.error, UnknownTopicOrPartition)
+            else f"topic {name} cannot be used: {topic.error}"
+            for name, topic in wanted.items()
+            if topic is None or topic.error is not None
+        }
 
     def _publish(self, new: MetadataSnapshot, now_ms: int) -> None:
         old, self.snapshot = self.snapshot, new

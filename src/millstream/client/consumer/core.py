@@ -7,7 +7,8 @@ goes through the `FetchBuffer`. Names of topics are those of the wire.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
+from typing import TYPE_CHECKING, Final
 
 from millstream.client.consumer.fetch_answers import FetchAnswers
 from millstream.client.consumer.fetcher import Fetcher
@@ -18,6 +19,7 @@ from millstream.client.consumer.positions import Positions
 from millstream.client.consumer.subscription_state import SubscriptionState
 from millstream.client.consumer.topic_lookup import TopicLookup
 from millstream.client.consumer.validation import EpochValidation
+from millstream.client.lasting_troubles import LastingTroubles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -29,9 +31,12 @@ if TYPE_CHECKING:
     from millstream.client.consumer.membership.events import RebalanceEvent
     from millstream.client.consumer.membership.settings import MembershipSettings
     from millstream.client.consumer.starting_point import StartingPoint
+    from millstream.client.metadata import MetadataSnapshot
     from millstream.client.runtime import ClientRuntime
     from millstream.errors import MillstreamError
     from millstream.types import TopicPartition
+
+_logger: Final = logging.getLogger(__name__)
 
 
 class ConsumerCore:
@@ -75,6 +80,8 @@ class ConsumerCore:
             self.membership = Membership(membership, runtime, self, random)
             self._positions.group = self.membership
         self._wanted_topics: set[str] = set()
+        self._troubles = LastingTroubles()
+        runtime.metadata.subscribe(self._look_for_partitions)
 
     def poll(self, now_ms: int) -> int | None:
         """Do what is due; when to be called next at the latest."""
@@ -85,6 +92,8 @@ class ConsumerCore:
             self.lookup.poll(now_ms),
             self._fetcher.poll(now_ms),
             self._validation.poll(now_ms),
+            # A lookup that has just failed leaves positions to be tried again.
+            self._positions.due_ms(),
         ]
         return min((each for each in times if each is not None), default=None)
 
@@ -142,6 +151,22 @@ class ConsumerCore:
         subscribed = frozenset() if self.membership is None else self.membership.subscribed_topics
         self._runtime.metadata.forget(self._wanted_topics - topics - subscribed)
         self._wanted_topics = topics
+
+    def _look_for_partitions(
+        self, _old: MetadataSnapshot, new: MetadataSnapshot, now_ms: int
+    ) -> None:
+        """Warn of partitions that topics do not have; of topics the metadata warns by itself."""
+        missing: dict[object, str] = {}
+        for partition in (each.partition for each in self._state):
+            topic = new.topics.get(partition.topic)
+            count = None if topic is None or topic.error is not None else len(topic.partitions)
+            if count is not None and partition.partition >= count:
+                missing[partition] = (
+                    f"there is no partition {partition}: topic {partition.topic} has {count}; "
+                    "waiting for it"
+                )
+        for trouble in self._troubles.take(missing, now_ms):
+            _logger.warning(trouble)
 
     # ---- what the group does: an `AssignmentOwner` ----
 

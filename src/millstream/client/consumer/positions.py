@@ -96,8 +96,21 @@ class Positions:
         due = [each for each in waiting if each.not_before_ms <= now_ms]
         self._ask_committed([e for e in due if e.phase is Phase.AWAITING_COMMITTED], now_ms)
         self._ask_offsets([e for e in due if e.phase is Phase.AWAITING_OFFSET], now_ms)
+        return self.due_ms()
+
+    def due_ms(self) -> int | None:
+        """When a partition that could not be placed is to be tried again."""
+        found = [self._state.get(each) for each in self._missing]
         return min(
-            (each.not_before_ms for each in waiting if each.not_before_ms > now_ms), default=None
+            [
+                each.not_before_ms
+                for each in found
+                if each is not None
+                and _is_missing(each)
+                and not each.is_asked
+                and not each.is_leaving
+            ],
+            default=None,
         )
 
     def begin(self, state: PartitionState, target: StartingPoint, run: int) -> None:
