@@ -13,6 +13,7 @@ ClientError
 │   └── SchemaRegistryError             ... because of the schema registry
 ├── DeliveryFailed                      records were lost and nobody had looked
 ├── FatalProducerError                  this producer must be closed
+│   └── ProducerFenced (an ApiError)    ... because a newer one has taken over
 ├── TransactionAborted                  what was sent was not committed
 ├── NoOffsetForPartition, OffsetOutOfRangeWithoutReset, LogTruncation
 ├── RecordsLost                         what a Spark query has still to read is gone

@@ -6,6 +6,7 @@ One class per wire code, in the order of the codes. No behaviour lives here.
 from __future__ import annotations
 
 from millstream.errors.base import ApiError, RetriableError
+from millstream.errors.client import FatalProducerError
 
 __all__ = [
     "ConcurrentTransactions",
@@ -84,7 +85,7 @@ class UnknownProducerId(ApiError):
     code, wire_name = 59, "UNKNOWN_PRODUCER_ID"
 
 
-class ProducerFenced(ApiError):
+class ProducerFenced(ApiError, FatalProducerError):
     """A newer producer with the same transactional id has taken over."""
 
     code, wire_name = 90, "PRODUCER_FENCED"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from millstream.errors import UnsupportedVersion
 from millstream.network.broker_link import BrokerLink, LinkState
+from millstream.network.link_reports import LinkReports
 from millstream.protocol.api import negotiate_api
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ class BrokerDirectory:
 
     def __init__(self, random: Random) -> None:
         self._random = random
+        self._reports = LinkReports()
         self._links: dict[int, BrokerLink] = {}
         self._retired: list[BrokerLink] = []
         """Links that get no new request; they end when what is under way is done."""

@@ -244,6 +244,16 @@ class BrokerLink:
         assert state in TRANSITIONS[self.state]
         self.state = state
 
+    def become_ready(
+        self, versions: dict[int, VersionRange], features: tuple[Feature, ...]
+    ) -> None:
+        """The connection stands, and the broker has said what it speaks."""
+        self.versions = versions
+        self.features = features
+        self.move_to(LinkState.READY)
+        self.reconnect_failures = 0
+        self.last_failure = ""
+
     def is_throttled(self, now_ms: int) -> bool:
         """Whether the broker asked for silence until later."""
         return now_ms < self.throttled_until_ms

@@ -9,7 +9,6 @@ nothing of topics, and never sends a request twice.
 
 from __future__ import annotations
 
-import logging
 import struct
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
@@ -61,11 +60,6 @@ __all__ = [
     "VersionedRequest",
 ]
 
-_logger: Final = logging.getLogger(__name__)
-
-WARN_EVERY_MS: Final = 30_000
-"""So often at most is an address said to be out of reach."""
-
 _NOT_KAFKA: Final = "does not speak Kafka; is it a Kafka listener without TLS?"
 
 _read_correlation_id = struct.Struct(">i").unpack_from
@@ -83,8 +77,6 @@ class NetworkClient(BrokerDirectory):
         self._reconnect, self._setup = config.reconnect_backoff(), config.setup_timeout()
         self._by_connection: dict[int, BrokerLink] = {}
         self._next_connection_id = 1
-        self._warn_from_ms: dict[str, int] = {}
-        """By address: silence until then."""
         self._framing = RequestFraming(config.client_id)
         self._orders = StandingOrders(selector, self._framing)
         self.express = ExpressRequests(self._framing)
@@ -258,7 +250,6 @@ class NetworkClient(BrokerDirectory):
         link.setup_deadline_ms = now_ms + setup_ms
         link.look_by(link.setup_deadline_ms)
         link.used_ms = now_ms
-        _logger.debug("connecting to %s", link.name)
         self._selector.connect(link.connection_id, link.host, link.port)
 
     def _ask_versions(self, link: BrokerLink, version: int, now_ms: int) -> None:
@@ -278,46 +269,27 @@ class NetworkClient(BrokerDirectory):
         if isinstance(spoken, AskAgain):
             self._ask_versions(link, spoken.version, now_ms)
             return
-        link.versions = spoken.versions
-        link.features = spoken.features
-        link.move_to(LinkState.READY)
-        has_failed = self._warn_from_ms.pop(link.address, None) is not None
-        _logger.log(logging.INFO if has_failed else logging.DEBUG, "connected to %s", link.name)
-        link.reconnect_failures = 0
-        link.last_failure = ""
+        link.become_ready(spoken.versions, spoken.features)
+        self._reports.on_connected(link)
         link.used_ms = now_ms
         link.look_again(now_ms, self._config.idle_ms)
         self.throttle(link.node_id, spoken.throttle_time_ms, now_ms)
         self._serve_waiting(link, now_ms)
 
     def _hang_up(self, link: BrokerLink, reason: str, now_ms: int) -> None:
+        self._reports.on_hung_up(link, reason)
         self._selector.close(link.connection_id)
-        self._on_disconnected(link, reason, now_ms, is_ours=True)
+        self._on_disconnected(link, reason, now_ms)
 
-    def _on_disconnected(
-        self, link: BrokerLink, reason: str, now_ms: int, *, is_ours: bool = False
-    ) -> None:
+    def _on_disconnected(self, link: BrokerLink, reason: str, now_ms: int) -> None:
         """A connection ended that we wanted: wait before the next try, fail what was under way."""
         link.reconnect_failures += 1
-        self._report(link, reason, now_ms, is_ours=is_ours)
+        self._reports.on_ended(link, reason, now_ms)
         link.reconnect_ms = now_ms + self._reconnect.after(link.reconnect_failures, self._random)
         self._note_lost(link, reason)
         self._disconnect(link)
         self._fail_all(link, None, now_ms)
         self._close_if_done(link)
-
-    def _report(self, link: BrokerLink, reason: str, now_ms: int, *, is_ours: bool) -> None:
-        """Write why a connection ended: a warning if it is not over after the next try."""
-        if link.state is LinkState.READY:
-            # A broker may close what is idle, or be about to start again; we have our reasons.
-            level = logging.WARNING if is_ours else logging.INFO
-            _logger.log(level, "the connection to %s has ended: %s", link.name, reason)
-        elif link.reconnect_failures < 2 or now_ms < self._warn_from_ms.get(link.address, now_ms):
-            _logger.debug("%s cannot be reached: %s", link.name, reason)
-        else:
-            self._warn_from_ms[link.address] = now_ms + WARN_EVERY_MS
-            which = f"broker {link.name}" if link.node_id < 0 else link.name
-            _logger.warning("%s cannot be reached, trying again: %s", which, reason)
 
     def _disconnect(self, link: BrokerLink) -> None:
         self._by_connection.pop(link.connection_id, None)

@@ -30,6 +30,7 @@ from millstream.client.producer.sender_config import SenderConfig
 from millstream.client.producer.topics import TopicRegistry
 from millstream.client.producer.transaction_manager import TransactionManager
 from millstream.client.runtime import ClientRuntime
+from millstream.client.serialization.base import raise_unserializable
 from millstream.client.serialization.resolution import as_serializer
 from millstream.clock import SystemClock
 from millstream.errors import (
@@ -219,10 +220,17 @@ class ProducerCore:
         """Serialize a record and choose its partition, if the user's partitioner does."""
         headers = list(record.headers)
         key, value = record.key, record.value
-        if self._key_serializer is not None:
-            key = self._key_serializer.serialize(record.topic, key, headers)
-        if self._value_serializer is not None:
-            value = self._value_serializer.serialize(record.topic, value, headers)
+        used, given = self._key_serializer, key
+        try:
+            if used is not None:
+                key = used.serialize(record.topic, key, headers)
+            used, given = self._value_serializer, value
+            if used is not None:
+                value = used.serialize(record.topic, value, headers)
+        except Exception as error:
+            if isinstance(error, MillstreamError):
+                raise
+            raise_unserializable(type(used).__name__, record.topic, given, error)
         partition = ANY_PARTITION if record.partition is None else record.partition
         if record.partition is None and self._partitioner is not None:
             partition = self._ask_partitioner(record.topic, key, value)
@@ -256,16 +264,16 @@ class ProducerCore:
 
     def unknown_topic(self, topic: str, partition: int, waited_ms: int) -> MillstreamError:
         """Why a topic is still not known after that long."""
-        failure = self.runtime.metadata.failure()
-        if failure is not None:
-            return failure
         count = self.accumulator.partition_count(topic)
         seconds = waited_ms / 1000
+        failure = self.runtime.metadata.failure()
+        if failure is not None:
+            why = f"the metadata of topic {topic} was not there within max_block, {seconds:g} s"
+            late = OperationTimeout(f"{why}; send again, or give it more time")
+            return failure if self.runtime.network.failures() else late
         if count is not None and partition >= count:
-            return UnknownTopicOrPartition(
-                f"topic {topic} has {count} partitions, and still no partition {partition} after "
-                f"{seconds:g} s"
-            )
+            why = f"topic {topic} has {count} partitions, and still no partition {partition}"
+            return UnknownTopicOrPartition(f"{why} after {seconds:g} s")
         return OperationTimeout(
             f"topic {topic} is not known after {seconds:g} s; create it, or check its name"
         )

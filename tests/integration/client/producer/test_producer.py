@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from millstream.errors import (
     DeliveryFailed,
     InvalidArgument,
     MessageTooLarge,
+    OperationTimeout,
     SerializationFailed,
 )
 from millstream.records import partition_for_key
@@ -160,6 +162,36 @@ def test_serializers_make_the_bytes(broker: EmbeddedBroker, make_topic: Callable
 
     (seen,) = read_all(broker.bootstrap_servers, topic)
     assert (seen.key, (seen.value or b"").replace(b" ", b"")) == (b"\0\0\0\5", b'{"a":1}')
+
+
+class Unwilling:
+    """A serializer with an error of its own."""
+
+    def serialize(self, topic: str, value: Any, headers: Any) -> bytes:
+        raise KeyError(value)
+
+
+@pytest.mark.parametrize("which", ["key_serializer", "value_serializer"])
+def test_an_error_of_a_serializer_is_the_cause_of_ours(broker: EmbeddedBroker, which: Any) -> None:
+    settings: Any = {which: Unwilling()}
+    with (
+        Producer(broker.bootstrap_servers, **settings) as producer,
+        pytest.raises(SerializationFailed, match="Unwilling cannot serialize") as caught,
+    ):
+        producer.send("unwilling", "v", key="k")
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+def test_no_time_for_metadata_is_not_called_a_broker_out_of_reach(broker: EmbeddedBroker) -> None:
+    broker.create_topic("hasty", partitions=1)
+    with Producer(broker.bootstrap_servers, max_block=0) as producer:
+        with pytest.raises(OperationTimeout, match="within max_block, 0 s"):
+            producer.send("hasty", "v")
+        delivery = None
+        while delivery is None:
+            with contextlib.suppress(OperationTimeout):
+                delivery = producer.send("hasty", "v")
+        assert delivery.result(20).offset == 0
 
 
 class Recorder(ProducerInterceptor):

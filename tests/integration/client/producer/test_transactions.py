@@ -15,6 +15,7 @@ from millstream.client.producer.transaction_manager import TransactionManager
 from millstream.client.producer.transaction_state import State
 from millstream.errors import (
     ConcurrentTransactions,
+    FatalProducerError,
     InvalidTxnState,
     MessageTooLarge,
     NotCoordinator,
@@ -153,7 +154,7 @@ def test_a_newer_producer_shuts_the_older_one_out(
     with Producer(broker.bootstrap_servers, transactional_id=name) as new:
         with new.transaction():
             new.send(topic, b"new")
-        with pytest.raises(ProducerFenced):
+        with pytest.raises(FatalProducerError):
             old.commit_transaction()
         with pytest.raises(ProducerFenced):
             old.send(topic, b"zombie")
