@@ -20,7 +20,7 @@ START_SECONDS_MAX = 90
 STOP_SECONDS_MAX = 60
 DUMP_SECONDS_MAX = 60
 # A short life: what the JVM's second compiler would gain is never earned back.
-_JVM = ("-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 _SETTINGS = """\
 process.roles=broker,controller
@@ -48,6 +48,7 @@ def dump_segments(jars: Path, files: Iterable[Path], *options: str) -> str:
     ran = subprocess.run(
         [
             "java",
+            "-Xmx512m",
             *_JVM,
             "-cp",
             f"{jars}/*",
@@ -65,17 +66,93 @@ def dump_segments(jars: Path, files: Iterable[Path], *options: str) -> str:
     return ran.stdout + ran.stderr
 
 
-class KafkaBroker:
+class KafkaProcess:
+    """A node of Apache Kafka: its settings, its process and what it logs."""
+
+    def __init__(self, jars: Path, scratch: Path, heap: str = "512m") -> None:
+        self._jars = jars
+        self._jvm = (f"-Xmx{heap}", *_JVM)
+        self._log_path = scratch / "kafka.log"
+        self.settings_path = scratch / "server.properties"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def log(self) -> str:
+        """Its warnings and errors of all its lives."""
+        return self._log_path.read_text() if self._log_path.exists() else ""
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started and has not ended."""
+        return self._process is not None and self._process.poll() is None
+
+    def format(self) -> None:
+        """Make the directory this node's."""
+        arguments = ("format", "-t", CLUSTER_ID, "-c", str(self.settings_path))
+        subprocess.run(
+            ["java", *self._jvm, "-cp", f"{self._jars}/*", "kafka.tools.StorageTool", *arguments],
+            capture_output=True,
+            timeout=DUMP_SECONDS_MAX,
+            check=True,
+        )
+
+    def launch(self) -> None:
+        """Begin to start."""
+        with self._log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                [
+                    "java",
+                    *self._jvm,
+                    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+                    "-cp",
+                    f"{self._jars}/*",
+                    "kafka.Kafka",
+                    str(self.settings_path),
+                ],
+                stdout=log,
+                stderr=log,
+            )
+
+    def stop(self) -> None:
+        """Stop in order."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """kill -9."""
+        self._end(signal.SIGKILL)
+
+    def pause(self) -> None:
+        """Let it hang: its connections stand, and nothing is answered."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, what: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(what)
+
+    def _end(self, how: signal.Signals) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.send_signal(how)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(STOP_SECONDS_MAX)
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+                raise AssertionError(f"Apache Kafka does not stop: {self.log[-2000:]}")
+
+
+class KafkaBroker(KafkaProcess):
     """One node of Apache Kafka, broker and controller, on a directory."""
 
     def __init__(self, jars: Path, data: Path, scratch: Path, *, is_dynamic: bool = False) -> None:
         """A dynamic quorum has its voters in the metadata, a static one in the settings."""
+        super().__init__(jars, scratch)
         self.data = data
-        self._jars = jars
-        self._log_path = scratch / "kafka.log"
-        self.settings_path = scratch / "server.properties"
-        self._process: subprocess.Popen[bytes] | None = None
-        self._port, controller_port = _free_ports(2)
+        self._port, controller_port = free_ports(2)
         controller = f"localhost:{controller_port}"
         quorum = (
             f"bootstrap.servers={controller}" if is_dynamic else f"voters={NODE_ID}@{controller}"
@@ -95,61 +172,15 @@ class KafkaBroker:
         """For clients."""
         return f"localhost:{self._port}"
 
-    @property
-    def log(self) -> str:
-        """Its warnings and errors of all its lives."""
-        return self._log_path.read_text() if self._log_path.exists() else ""
-
-    def format(self) -> None:
-        """Make the directory this broker's."""
-        arguments = ("format", "-t", CLUSTER_ID, "-c", str(self.settings_path))
-        subprocess.run(
-            ["java", *_JVM, "-cp", f"{self._jars}/*", "kafka.tools.StorageTool", *arguments],
-            capture_output=True,
-            timeout=DUMP_SECONDS_MAX,
-            check=True,
-        )
-
     def start(self) -> None:
         """Return when it answers clients."""
-        with self._log_path.open("ab") as log:
-            self._process = subprocess.Popen(
-                [
-                    "java",
-                    *_JVM,
-                    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-                    "-cp",
-                    f"{self._jars}/*",
-                    "kafka.Kafka",
-                    str(self.settings_path),
-                ],
-                stdout=log,
-                stderr=log,
-            )
+        self.launch()
         admin = AdminClient({"bootstrap.servers": self.address, "log_level": 0})
         admin.list_topics(timeout=START_SECONDS_MAX)
 
-    def stop(self) -> None:
-        """Stop in order."""
-        self._end(signal.SIGTERM)
 
-    def kill(self) -> None:
-        """kill -9."""
-        self._end(signal.SIGKILL)
-
-    def _end(self, how: signal.Signals) -> None:
-        process, self._process = self._process, None
-        if process is not None:
-            process.send_signal(how)
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(STOP_SECONDS_MAX)
-            if process.poll() is None:
-                process.kill()
-                process.wait()
-                raise AssertionError(f"Apache Kafka does not stop: {self.log[-2000:]}")
-
-
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on, all different."""
     sockets = [socket.create_server(("localhost", 0)) for _ in range(count)]
     ports = [each.getsockname()[1] for each in sockets]
     for each in sockets:
