@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from millstream.errors import CoordinatorLoadInProgress, NotCoordinator
 from millstream.protocol.api import ApiKey
 from millstream.protocol.messages import (
+    AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -19,6 +20,7 @@ from millstream.protocol.messages import (
     InitProducerIdResponse,
     ListOffsetsRequest,
     OffsetForLeaderEpochRequest,
+    TxnOffsetCommitRequest,
 )
 from millstream.protocol.messages.api_versions import FinalizedFeatureKey, SupportedFeatureKey
 from millstream.protocol.messages.find_coordinator import Coordinator
@@ -79,9 +81,13 @@ class SimBrokers(SimCluster):
         self.loading = 2
 
     def _transactional(self, node: int, request: Message, version: int) -> Message | None:
-        is_asked = isinstance(request, AddPartitionsToTxnRequest | EndTxnRequest) or (
-            isinstance(request, InitProducerIdRequest) and request.transactional_id is not None
-        )
+        is_asked = isinstance(
+            request,
+            AddPartitionsToTxnRequest
+            | AddOffsetsToTxnRequest
+            | TxnOffsetCommitRequest
+            | EndTxnRequest,
+        ) or (isinstance(request, InitProducerIdRequest) and request.transactional_id is not None)
         code = self._not_responsible(node) if is_asked else 0
         match request:
             case InitProducerIdRequest() if request.transactional_id is not None:
@@ -92,6 +98,10 @@ class SimBrokers(SimCluster):
                 return self.transactions.initialize(request)
             case AddPartitionsToTxnRequest():
                 return self.transactions.add_partitions(request, code)
+            case AddOffsetsToTxnRequest():
+                return self.transactions.add_offsets(request, code)
+            case TxnOffsetCommitRequest():
+                return self.transactions.commit_offsets(request, code)
             case EndTxnRequest():
                 if code:
                     return EndTxnResponse(error_code=code)
@@ -129,6 +139,8 @@ class SimBrokers(SimCluster):
                     ApiKey.FIND_COORDINATOR,
                     ApiKey.INIT_PRODUCER_ID,
                     ApiKey.ADD_PARTITIONS_TO_TXN,
+                    ApiKey.ADD_OFFSETS_TO_TXN,
+                    ApiKey.TXN_OFFSET_COMMIT,
                     ApiKey.END_TXN,
                 )
             ),

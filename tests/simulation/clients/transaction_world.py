@@ -1,7 +1,7 @@
 """One run of transactions: producers that follow each other, a reader of what is committed, faults.
 
 A transaction that was committed is read whole and once, one that was aborted never; of one whose
-end nobody was told, all or nothing.
+end nobody was told, all or nothing. The offsets of a group share the fate of the records.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ from enum import Enum
 from random import Random
 from typing import TYPE_CHECKING
 
+from millstream.client.groups import ConsumerGroupMetadata, OffsetAndMetadata
 from millstream.client.producer.config import ProducerConfig
 from millstream.client.producer.core import ProducerCore
 from millstream.client.producer.partition_queues import MemoryNotFree, TopicNotKnown
 from millstream.client.producer.transaction_state import State
 from millstream.clock import ManualClock
 from millstream.errors import MillstreamError
+from millstream.types import TopicPartition
 from tests.simulation.clients.brokers import SimBrokers
 from tests.simulation.clients.faults import Faults
 from tests.simulation.clients.reader import Reader
@@ -68,6 +70,8 @@ class TransactionWorld:
         self.has_faults = True
         self.fates: list[Fate] = []
         self.written: list[list[bytes]] = []
+        self.with_offsets: set[int] = set()
+        """The transactions that have taken a group's offset: each its own number."""
         self._trace: list[str] | None = None
 
     def begin_trace(self) -> None:
@@ -165,6 +169,8 @@ class TransactionWorld:
             if self.has_faults and self.random.random() < 0.02:
                 self.brokers.transactions.expire()
                 self.note("expired")
+        if self.random.random() < 0.5:
+            self._send_offset(core, number)
         if self.random.random() < 0.3:
             self._finish(core.call(manager.abort, "abort"))
             return Fate.ABORTED
@@ -172,6 +178,16 @@ class TransactionWorld:
         self.fates[number] = Fate.UNKNOWN
         self._finish(core.call(manager.commit, "commit"))
         return Fate.COMMITTED
+
+    def _send_offset(self, core: ProducerCore, number: int) -> None:
+        manager = core.transactions
+        assert manager is not None
+        offsets = {TopicPartition(TOPIC, 0): OffsetAndMetadata(number)}
+        group = ConsumerGroupMetadata("group")
+        self._finish(
+            core.call(lambda now_ms: manager.send_offsets(offsets, group, now_ms), "send_offsets")
+        )
+        self.with_offsets.add(number)
 
     def _after_failure(self, core: ProducerCore, number: int) -> Fate:
         """Abort, if that is possible; then nothing of it may be read."""
@@ -234,8 +250,21 @@ class TransactionWorld:
                 assert not found, f"transaction {number} was aborted and read"
             else:
                 assert sorted(found) in ([], written), f"transaction {number} is in parts"
+        self._check_offsets(read)
         for seen in self.reader.seen.values():
             values = [value for _, value in seen]
             assert values == sorted(values), "out of order"
         for core in self.cores:
             core.dispatcher.stop(10)
+
+    def _check_offsets(self, read: Sequence[bytes]) -> None:
+        found = self.brokers.transactions.group_offsets
+        assert found == sorted(set(found)), "an offset was committed twice, or late"
+        for number, fate in enumerate(self.fates):
+            if fate is Fate.COMMITTED:
+                assert (number in found) is (number in self.with_offsets), f"the offset of {number}"
+            elif fate is Fate.ABORTED:
+                assert number not in found, f"{number} was aborted, and its offset committed"
+            elif self.written[number] and number in self.with_offsets:
+                is_read = self.written[number][0] in read
+                assert (number in found) is is_read, f"{number} is in parts"

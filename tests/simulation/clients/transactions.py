@@ -1,4 +1,4 @@
-"""The transaction coordinator of simulated brokers: ids, epochs, and which partitions take part.
+"""The transaction coordinator of simulated brokers: ids, epochs, partitions and a group's offsets.
 
 Both versions of transactions: with the first, producers add partitions and keep their epoch; with
 the second, leaders add them and every end raises the epoch. Markers are written at once: what takes
@@ -18,13 +18,19 @@ from millstream.errors import (
     ProducerFenced,
 )
 from millstream.protocol.messages import (
+    AddOffsetsToTxnResponse,
     AddPartitionsToTxnResponse,
     EndTxnResponse,
     InitProducerIdResponse,
+    TxnOffsetCommitResponse,
 )
 from millstream.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnTopicResult,
+)
+from millstream.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
 )
 
 if TYPE_CHECKING:
@@ -32,9 +38,11 @@ if TYPE_CHECKING:
     from random import Random
 
     from millstream.protocol.messages import (
+        AddOffsetsToTxnRequest,
         AddPartitionsToTxnRequest,
         EndTxnRequest,
         InitProducerIdRequest,
+        TxnOffsetCommitRequest,
     )
     from millstream.records import RecordBatch
     from tests.simulation.clients.log import LoggedPartition
@@ -48,6 +56,9 @@ class _Transaction:
     producer_id: int
     epoch: int = -1
     partitions: set[int] = field(default_factory=set)
+    has_group: bool = False
+    offset: int | None = None
+    """What the group gets if it is committed."""
     is_open: bool = False
     ended: bool | None = None
     """How the last one ended: committed or not; None before the first."""
@@ -63,6 +74,8 @@ class SimTransactions:
         self._random = random
         self._by_id: dict[str, _Transaction] = {}
         self.is_implicit = False
+        self.group_offsets: list[int] = []
+        """What the group has got, one after the other."""
 
     def initialize(self, request: InitProducerIdRequest) -> InitProducerIdResponse:
         """Somebody begins with an id, or goes on in the next epoch."""
@@ -115,6 +128,44 @@ class SimTransactions:
                     ],
                 )
                 for topic in request.v3_and_below_topics
+            ]
+        )
+
+    def add_offsets(self, request: AddOffsetsToTxnRequest, refusal: int) -> AddOffsetsToTxnResponse:
+        """A producer says that a group takes part."""
+        found = self._by_id.get(request.transactional_id)
+        code = refusal or self._check(found, request.producer_id, request.producer_epoch)
+        if not code:
+            assert found is not None
+            found.is_open = found.has_group = True
+        return AddOffsetsToTxnResponse(error_code=code)
+
+    def commit_offsets(
+        self, request: TxnOffsetCommitRequest, refusal: int
+    ) -> TxnOffsetCommitResponse:
+        """The group gets offsets when the transaction is committed."""
+        found = self._by_id.get(request.transactional_id)
+        code = refusal or self._check(found, request.producer_id, request.producer_epoch)
+        if not code:
+            assert found is not None
+            if self.is_implicit:
+                found.is_open = found.has_group = True
+            if found.has_group:
+                found.offset = request.topics[0].partitions[0].committed_offset
+            else:
+                code = InvalidTxnState.code
+        return TxnOffsetCommitResponse(
+            topics=[
+                TxnOffsetCommitResponseTopic(
+                    name=topic.name,
+                    partitions=[
+                        TxnOffsetCommitResponsePartition(
+                            partition_index=each.partition_index, error_code=code
+                        )
+                        for each in topic.partitions
+                    ],
+                )
+                for topic in request.topics
             ]
         )
 
@@ -176,6 +227,9 @@ class SimTransactions:
     def _end(self, found: _Transaction, epoch: int, *, commits: bool, is_fencing: bool) -> None:
         for index in found.partitions:
             self._partitions[index].end_transaction(found.producer_id, epoch, commits=commits)
+        if commits and found.offset is not None:
+            self.group_offsets.append(found.offset)
+        found.has_group, found.offset = False, None
         found.epoch = epoch
         found.partitions.clear()
         found.is_open = False
