@@ -19,6 +19,7 @@ from millstream.errors import (
     NoOffsetForPartition,
     OffsetOutOfRangeWithoutReset,
     SerializationFailed,
+    UnknownTopicOrPartition,
     Wakeup,
 )
 from tests.behaviours.clusters import at
@@ -156,6 +157,20 @@ def test_ends_times_and_lag(cluster: Cluster) -> None:
         assert consumer.lag(partition) == 0
         with pytest.raises(MillstreamError):
             consumer.end_offsets(at(topic, 9), timeout=1.0)
+
+
+def test_partitions_are_told_as_they_can_be_assigned(cluster: Cluster) -> None:
+    topic = cluster.topic(3)
+
+    async def ask() -> object:
+        async with AsyncConsumer(cluster.address) as consumer:
+            return await consumer.partitions_for(topic)
+
+    with Consumer(cluster.address) as consumer:
+        assert consumer.partitions_for(topic) == at(topic, 0, 1, 2)
+        with pytest.raises(UnknownTopicOrPartition, match="there is no topic"):
+            consumer.partitions_for(cluster.new_name("missing"))
+    assert asyncio.run(ask()) == at(topic, 0, 1, 2)
 
 
 def test_times_are_looked_up_in_many_partitions_at_once(cluster: Cluster) -> None:

@@ -142,6 +142,13 @@ class AsyncConsumer(ConsumerFace):
         timeout_s = self._session.timeout_s(timeout)
         return await self._perform(self._session.offsets.lag(partition, timeout_s))
 
+    async def partitions_for(
+        self, topic: str, timeout: float | None = None
+    ) -> list[TopicPartition]:
+        """The partitions of a topic, as `assign` takes them; an error if there is no such topic."""
+        timeout_s = self._session.timeout_s(timeout)
+        return await self._perform(self._session.offsets.partitions_for(topic, timeout_s))
+
     async def offsets_for_times(
         self, times: Mapping[TopicPartition, datetime | int], timeout: float | None = None
     ) -> dict[TopicPartition, FoundOffset | None]:

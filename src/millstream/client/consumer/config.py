@@ -24,6 +24,7 @@ _LONG: Final = ConfigType.LONG
 
 READ_UNCOMMITTED: Final = "read_uncommitted"
 READ_COMMITTED: Final = "read_committed"
+_ASSIGNORS: Final = ("range", "cooperative-sticky")
 
 
 class ConsumerSettings(ClientSettings, total=False):
@@ -100,7 +101,7 @@ class ConsumerConfig(ClientConfig):
     )
     partition_assignment_strategy: Sequence[Any] = object_setting(
         "partition.assignment.strategy",
-        ("range", "cooperative-sticky"),
+        _ASSIGNORS,
         "Assignors of classic groups, by name or as objects; the first that all members have.",
     )
     session_timeout_ms: int = key(
@@ -227,3 +228,13 @@ class ConsumerConfig(ClientConfig):
     def reads_committed(self) -> bool:
         """Whether open and aborted transactions are left out."""
         return self.isolation_level == READ_COMMITTED
+
+    def __post_init__(self) -> None:
+        # dataclass(slots=True) makes a second class, which super() without arguments misses.
+        ClientConfig.__post_init__(self)
+        if self.group_protocol == "consumer" and self.partition_assignment_strategy != _ASSIGNORS:
+            raise InvalidArgument(
+                "settings that do not go together: partition_assignment_strategy is for classic "
+                "groups; with group_protocol='consumer' the broker assigns: set "
+                "group_remote_assignor, or leave the protocol to be chosen"
+            )

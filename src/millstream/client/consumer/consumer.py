@@ -154,6 +154,11 @@ class Consumer(ConsumerFace):
         """How many offsets the end of a partition is ahead of the position."""
         return self._perform(self._session.offsets.lag(partition, self._session.timeout_s(timeout)))
 
+    def partitions_for(self, topic: str, timeout: float | None = None) -> list[TopicPartition]:
+        """The partitions of a topic, as `assign` takes them; an error if there is no such topic."""
+        timeout_s = self._session.timeout_s(timeout)
+        return self._perform(self._session.offsets.partitions_for(topic, timeout_s))
+
     def offsets_for_times(
         self, times: Mapping[TopicPartition, datetime | int], timeout: float | None = None
     ) -> dict[TopicPartition, FoundOffset | None]:

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from millstream.client.consumer.config import ConsumerSettings
     from millstream.records.kernel import ArrowRecords
 
-_NOT_FOR_READING: Final = frozenset({"group_id", "auto_offset_reset", "interceptors"})
+_FOR_GROUPS: Final = frozenset({"group_id", "auto_offset_reset", "interceptors"})
+_FOR_RECORDS: Final = frozenset({"key_deserializer", "value_deserializer", "max_poll_records"})
 
 
 def read_topic(
@@ -62,9 +63,8 @@ def read_topic(
 
     >>> read_topic("localhost:9092", "orders", columns=["key", "value"]).to_polars()
     """
-    refused = _NOT_FOR_READING & settings.keys()
-    if refused:
-        raise InvalidArgument(f"read_topic has no {', '.join(sorted(refused))}: it reads alone")
+    _refuse(_FOR_GROUPS & settings.keys(), "it reads alone")
+    _refuse(_FOR_RECORDS & settings.keys(), "it gives columns of bytes, not records")
     if columns is not None:
         columns_by_number(columns)
     given = {**settings, "bootstrap_servers": bootstrap, "auto_offset_reset": "none"}
@@ -80,6 +80,11 @@ def read_topic(
         read.close()
         raise
     return read
+
+
+def _refuse(settings: Collection[str], reason: str) -> None:
+    if settings:
+        raise InvalidArgument(f"read_topic has no {', '.join(sorted(settings))}: {reason}")
 
 
 def _one_of(bounds: Bounds, time: datetime | int | None, name: str, default: Bound) -> Bounds:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from millstream.client.consumer.steps import AwaitChange, AwaitResult
 from millstream.errors import InvalidArgument, OperationTimeout
+from millstream.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from millstream.client.consumer.session_commits import SessionCommits
     from millstream.client.consumer.starting_point import StartingPoint
     from millstream.client.consumer.steps import Steps
-    from millstream.types import TopicPartition
 
 
 class SessionOffsets:
@@ -105,6 +105,11 @@ class SessionOffsets:
         )
         count: int = yield AwaitResult(waiter, None)
         return count
+
+    def partitions_for(self, topic: str, timeout_s: float) -> Steps[list[TopicPartition]]:
+        """The partitions of a topic; an error if it does not exist."""
+        count = yield from self.partition_count(topic, timeout_s)
+        return [TopicPartition(topic, number) for number in range(count)]
 
     def not_assigned(self, partition: TopicPartition) -> InvalidArgument:
         """The error for a partition that is not read."""

@@ -123,6 +123,11 @@ def test_another_environment(topics: Topics) -> None:
         ({"partitions": [3]}, InvalidArgument, "has 3 partitions, from 0 on"),
         ({"columns": ["valeu"]}, InvalidArgument, "there is no column 'valeu'"),
         ({"group_id": "g"}, InvalidArgument, "read_topic has no group_id"),
+        (
+            {"value_deserializer": "json"},
+            InvalidArgument,
+            "no value_deserializer: it gives columns",
+        ),
     ],
 )
 def test_what_cannot_be_read(

@@ -95,6 +95,13 @@ def test_policies_that_do_not_exist(text: str) -> None:
         parse_reset(text)
 
 
+def test_who_leaves_the_assigning_to_the_broker_names_no_assignor() -> None:
+    with pytest.raises(InvalidArgument, match="set group_remote_assignor"):
+        config(group_protocol="consumer", partition_assignment_strategy=["range"])
+
+    assert config(group_protocol="consumer").group_protocol == "consumer"
+
+
 def test_membership_has_the_names_of_the_wire() -> None:
     assert membership_settings(config()) is None
 
