@@ -183,7 +183,9 @@ class ShareFetchService:
                     return True
                 continue
             offset = led.records.fetch_offset
-            if offset is not None and has_records(led.partition, offset, isolation):
+            if params.max_bytes <= 0 or offset is None:
+                continue
+            if has_records(led.partition, offset, isolation):
                 if params.min_bytes <= 1:
                     return True
                 total += bytes_from(led.partition, offset, isolation)
@@ -214,6 +216,8 @@ class ShareFetchService:
                 continue
             if records_max <= 0 or (bytes_max <= 0 and fetched):
                 break
+            if params.max_bytes <= 0 and not self._is_lost(place):
+                continue  # Who has room for nothing gets nothing, not even the first batch.
             led = self._shares.known(ShareKey(params.group_id, *place))
             try:
                 if led is None:

@@ -174,7 +174,20 @@ def test_what_cannot_be_altered_is_said_so(broker: Broker, ann: ShareMember) -> 
         2: UnknownTopicOrPartition.code,
     }
     assert codes(alter(broker, 1, topic="nothing")) == {0: UnknownTopicOrPartition.code}
-    assert alter(broker, 1, group="nobody").error_code == GroupIdNotFound.code
+
+
+def test_a_group_that_is_not_there_begins_with_its_offsets(broker: Broker) -> None:
+    broker.produce(batch_bytes(records=10))
+    assert codes(alter(broker, 1, topic="nothing", group="later")) == {
+        0: UnknownTopicOrPartition.code
+    }
+
+    assert codes(alter(broker, 7, group="later")) == {0: 0}
+
+    assert described(broker, group="later") == {("orders", 0): (7, 3, 0)}
+    ben = ShareMember(broker, "ben", group="later")
+    ben.join()
+    assert ben.take() == {0: [(7, 9, 1)]}
 
 
 def test_a_leader_with_members_of_an_altered_group_is_fenced(

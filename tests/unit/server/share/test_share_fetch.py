@@ -186,6 +186,19 @@ def test_the_number_of_locks_is_limited(broker: Broker, ann: ShareMember) -> Non
     assert acquired(ann.fetch(acks={0: [(0, 59, [ACCEPT])]})) == {0: [(120, 179, 1)]}
 
 
+def test_who_has_room_for_no_bytes_gets_no_records(broker: Broker, ann: ShareMember) -> None:
+    broker.produce(batch_bytes(records=10))
+
+    assert ann.take(max_bytes=0) == {}
+    assert ann.call_fetch(max_bytes=0, max_wait_ms=500).is_pending
+
+
+def test_one_byte_is_room_for_the_first_batch(broker: Broker, ann: ShareMember) -> None:
+    broker.produce(batch_bytes(records=10))
+
+    assert ann.take(max_bytes=1) == {0: [(0, 9, 1)]}
+
+
 def test_partitions_share_the_limit_of_records(broker: Broker, ann: ShareMember) -> None:
     produce(broker, 3, partition=0)
     produce(broker, 3, partition=1)

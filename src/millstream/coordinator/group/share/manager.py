@@ -111,6 +111,10 @@ class ShareGroups:
             raise GroupIdNotFound(f"{what} {group_id}")
         return found
 
+    def group_or_new(self, group_id: str) -> ShareGroup:
+        """A share group, or an empty one if there is no group of that name yet."""
+        return self.group(group_id) if group_id in self._groups else ShareGroup(group_id)
+
     def find(self, group_id: str) -> ShareGroup | None:
         """A share group, if there is one of that name."""
         found = self._groups.get(group_id)
@@ -131,10 +135,7 @@ class ShareGroups:
             return self._leave(request, now)
         group_id, member_id = request.group_id, request.member_id
         is_joining = request.member_epoch == JOIN_EPOCH
-        if is_joining and group_id not in self._groups:
-            group = ShareGroup(group_id)
-        else:
-            group = self.group(group_id)
+        group = self.group_or_new(group_id) if is_joining else self.group(group_id)
         member = self._member(group, request, caller)
         known = group.members.get(member_id)
         records: list[CoordinatorRecord] = []

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from millstream.coordinator.decision import Decision
 from millstream.coordinator.gathering import gather
 from millstream.coordinator.group.share.records import TopicShare
+from millstream.coordinator.group.share.states import ToInitialize
 from millstream.coordinator.share.state import (
     UNINITIALIZED_OFFSET,
     UNKNOWN_EPOCH,
@@ -36,12 +38,10 @@ from millstream.types import Uuid
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from millstream.coordinator.decision import Decision
     from millstream.coordinator.group.ports import TopicsView
     from millstream.coordinator.group.shard import GroupShard
     from millstream.coordinator.group.share.coordinator import ShareGroupCoordinator
     from millstream.coordinator.group.share.ports import PartitionEnds
-    from millstream.coordinator.group.share.states import ToInitialize
     from millstream.coordinator.runtime import CoordinatorRuntime
     from millstream.coordinator.share.ports import ShareStateStore
     from millstream.protocol.messages.alter_share_group_offsets import (
@@ -162,7 +162,7 @@ class ShareGroupOffsets:
         request: AlterShareGroupOffsetsRequest,
         done: Callable[[AlterShareGroupOffsetsResponse | ApiError], None],
     ) -> None:
-        """Let a group without members begin elsewhere."""
+        """Let a group without members begin elsewhere; one that is not there yet, too."""
         group_id = request.group_id
         offsets: dict[ShareKey, int] = {}
         topics: dict[Uuid, TopicShare] = {}
@@ -188,7 +188,9 @@ class ShareGroupOffsets:
                     topics[topic_id] = TopicShare(topic.topic_name, partitions)
 
         def decide(shard: GroupShard) -> Decision[ToInitialize]:
-            shard.shares.group(group_id).validate_delete()
+            shard.shares.group_or_new(group_id).validate_delete()
+            if not topics:
+                return Decision(ToInitialize(UNKNOWN_EPOCH, topics))
             return shard.share_states.begin(group_id, topics, in_new_epoch=True)
 
         def noted(begun: ToInitialize | ApiError) -> None:

@@ -69,8 +69,11 @@ class ShareStates:
         *,
         in_new_epoch: bool = False,
     ) -> Decision[ToInitialize]:
-        """Note that share partitions are about to begin; in a new epoch if they began before."""
-        group = self._groups.group(group_id)
+        """Note that share partitions are about to begin; in a new epoch if they began before.
+
+        A group that is not there begins with its offsets.
+        """
+        group = self._groups.group_or_new(group_id)
         initializing = dict(group.state.initializing)
         for topic_id, share in topics.items():
             initializing[topic_id] = _with(initializing.get(topic_id), share)
