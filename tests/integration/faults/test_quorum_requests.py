@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(120
 METADATA = "__cluster_metadata"
 STRANGER = 9
 DIRECTORY = Uuid(b"0123456789abcdef")
+later_epochs = itertools.count(1000, 1000)
+"""Epochs that the quorum has not reached, whichever test comes first."""
 
 
 @pytest.fixture
@@ -55,10 +58,10 @@ def times_elected(broker: Broker) -> int:
 
 
 def test_a_leader_that_is_no_voter_is_refused(broker: Broker, controller: Client) -> None:
-    elections = times_elected(broker)
+    elections, epoch = times_elected(broker), next(later_epochs)
     for number in range(20):
         asked = begin_quorum_epoch.BeginQuorumEpochRequestPartitionData(
-            partition_index=0, leader_id=STRANGER, leader_epoch=200 + number
+            partition_index=0, leader_id=STRANGER, leader_epoch=epoch + number
         )
         request = BeginQuorumEpochRequest(
             topics=[
@@ -82,7 +85,7 @@ def test_a_leader_that_is_no_voter_is_refused(broker: Broker, controller: Client
 def test_the_farewell_of_a_stranger_is_refused(broker: Broker, controller: Client) -> None:
     elections = times_elected(broker)
     asked = end_quorum_epoch.EndQuorumEpochRequestPartitionData(
-        partition_index=0, leader_id=STRANGER, leader_epoch=300
+        partition_index=0, leader_id=STRANGER, leader_epoch=next(later_epochs)
     )
     topic = end_quorum_epoch.EndQuorumEpochRequestTopicData(topic_name=METADATA, partitions=[asked])
     request = EndQuorumEpochRequest(topics=[topic])
@@ -99,20 +102,20 @@ def test_a_stranger_that_is_voted_for_cannot_be_reached_and_the_voter_leads_agai
     broker: Broker, controller: Client
 ) -> None:
     # By Kafka's rules a voter does not ask who else votes: its own set may be the old one.
-    elections = times_elected(broker)
+    elections, epoch = times_elected(broker), next(later_epochs)
     asked = vote.VoteRequestPartitionData(
         partition_index=0,
-        replica_epoch=400,
+        replica_epoch=epoch,
         replica_id=STRANGER,
         replica_directory_id=DIRECTORY,
-        last_offset_epoch=399,
+        last_offset_epoch=epoch - 1,
         last_offset=1 << 40,
     )
     topic = vote.VoteRequestTopicData(topic_name=METADATA, partitions=[asked])
     answer = controller.ask(VoteRequest(topics=[topic]), 1, VoteResponse)
     assert answer.topics[0].partitions[0].vote_granted
     claim = begin_quorum_epoch.BeginQuorumEpochRequestPartitionData(
-        partition_index=0, leader_id=STRANGER, leader_epoch=400
+        partition_index=0, leader_id=STRANGER, leader_epoch=epoch
     )
     request = BeginQuorumEpochRequest(
         topics=[
