@@ -17,7 +17,6 @@ from millstream.metadata.features import (
     FEATURES,
     KRAFT_VERSION,
     METADATA_VERSION,
-    UNBUILT_FEATURES,
     loses_metadata,
     metadata_version_name,
     unmet_dependency,
@@ -143,8 +142,6 @@ class FeatureControl:
         if feature is None:
             yield "there is no such feature"
             return
-        if name in UNBUILT_FEATURES and level > 0:
-            yield "this version does not have it"
         if not _supports(feature.supported, level):
             yield f"this controller supports {feature.supported}"
         image = self._state.image

@@ -16,7 +16,6 @@ from millstream.metadata.features import (
     KRAFT_VERSION,
     METADATA_VERSION,
     METADATA_VERSION_LATEST,
-    UNBUILT_FEATURES,
     default_levels,
     unmet_dependency,
 )
@@ -89,8 +88,8 @@ def decode_bootstrap(data: ReadableBuffer, source: str) -> BootstrapMetadata:
 def _check_levels(levels: Mapping[str, int]) -> None:
     for name, level in levels.items():
         feature = FEATURES.get(name)
-        if feature is None or name == KRAFT_VERSION or (name in UNBUILT_FEATURES and level > 0):
-            known = ", ".join(sorted(FEATURES.keys() - {KRAFT_VERSION, *UNBUILT_FEATURES}))
+        if feature is None or name == KRAFT_VERSION:
+            known = ", ".join(sorted(FEATURES.keys() - {KRAFT_VERSION}))
             raise InvalidArgument(f"there is no feature {name!r} to set; known are {known}")
         if not feature.supported.covers(level):
             raise InvalidArgument(f"{name}={level}: supported are levels {feature.supported}")

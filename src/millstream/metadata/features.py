@@ -108,14 +108,11 @@ FEATURES: Final[Mapping[str, Feature]] = MappingProxyType(
             _feature(GROUP_VERSION, 1, {1: 22}, {}),
             _feature(ELIGIBLE_LEADER_REPLICAS_VERSION, 1, {1: 26}, {1: ELR_RECORDS_SINCE}),
             _feature(SHARE_VERSION, 1, {1: 28}, {}),
-            _feature(STREAMS_VERSION, 1, {}, {}),
+            _feature(STREAMS_VERSION, 1, {1: 28}, {}),
         )
     }
 )
 """Every feature by name."""
-
-UNBUILT_FEATURES: Final = frozenset({STREAMS_VERSION})
-"""Known, so that metadata which has them can be read, and offered to nobody."""
 
 SUPPORTED_FEATURES: Final[Mapping[str, VersionRange]] = MappingProxyType(
     {name: feature.supported for name, feature in FEATURES.items()}

@@ -6,14 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from millstream.errors import InvalidConfig, InvalidUpdateVersion
+from millstream.errors import InvalidConfig
 from millstream.protocol.messages import (
-    ApiVersionsRequest,
     DescribeConfigsRequest,
-    UpdateFeaturesRequest,
-    api_versions,
     describe_configs,
-    update_features,
 )
 from millstream.testing import EmbeddedBroker
 from tests.integration.node.harness import Client
@@ -82,25 +78,7 @@ def test_there_is_no_tiered_storage_to_turn_on(client: Client) -> None:
     assert refused == InvalidConfig.code
 
 
-def test_streams_groups_are_not_offered(client: Client) -> None:
-    answer = client.ask(
-        ApiVersionsRequest(client_software_name="test", client_software_version="1"),
-        4,
-        api_versions.ApiVersionsResponse,
-    )
-    offered = {each.name for each in answer.supported_features}
-    finalized = {each.name for each in answer.finalized_features}
-
-    assert "share.version" in offered & finalized
-    assert "streams.version" not in offered | finalized
+def test_settings_of_streams_groups_are_not_known(client: Client) -> None:
     assert (
         client.set_config(GROUP, "app", "streams.num.standby.replicas", "1") == InvalidConfig.code
     )
-
-    wanted = update_features.FeatureUpdateKey(
-        feature="streams.version", max_version_level=1, upgrade_type=1
-    )
-    updated = client.ask(
-        UpdateFeaturesRequest(feature_updates=[wanted]), 2, update_features.UpdateFeaturesResponse
-    )
-    assert updated.error_code == InvalidUpdateVersion.code

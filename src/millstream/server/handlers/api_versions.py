@@ -10,7 +10,6 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from millstream.errors import InvalidRequest
-from millstream.metadata.features import UNBUILT_FEATURES
 from millstream.protocol.messages.api_versions import (
     ApiVersion,
     ApiVersionsResponse,
@@ -56,8 +55,7 @@ def handle_api_versions(
                 name=name, min_version=supported.lowest, max_version=supported.highest
             )
             for name, supported in features.items()
-            if name not in UNBUILT_FEATURES
-            and (supported.lowest > 0 or version >= _ZERO_MINIMUM_SINCE)
+            if supported.lowest > 0 or version >= _ZERO_MINIMUM_SINCE
         ],
         finalized_features_epoch=features_epoch,
         finalized_features=[
