@@ -231,6 +231,7 @@ sinks:
     assert project.rows("in-windows") == [{"minute": 30, "visitors": 2, "clicks": 43}]
 
 
+@pytest.mark.interop  # Six queries, twice: `make interop` has the time for it.
 def test_streams_and_tables_are_joined_in_every_way_that_spark_has(
     project: Project, postgres: str
 ) -> None:

@@ -164,7 +164,7 @@ def test_environments_do_not_mix(topics: Topics) -> None:
         assert {each.topic for each in records} == {name}
         assert consumer.assignment() == {TopicPartition(name, 0)}
         consumer.commit()
-        assert consumer.group_metadata().group_id == "staging.billing"
+        assert consumer.group_metadata().group_id == "billing"
 
 
 def test_waking_a_poll_from_another_thread(topics: Topics) -> None:
