@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.integration
 
 NOWHERE = TopicPartition("nowhere", 0)
+LIVES = 4
 
 
 @pytest.fixture(params=KINDS)
@@ -80,11 +81,13 @@ def test_closing_leaves_neither_thread_nor_socket(
     gc.collect()
     threads, sockets = client_threads(), open_sockets()
 
-    live()
+    for _ in range(LIVES):
+        live()
     gc.collect()
 
     eventually(lambda: not client_threads() - threads)
-    eventually(lambda: open_sockets() <= sockets)
+    # What a client leaves is there as often as one has lived; broker and tests open something too.
+    eventually(lambda: open_sockets() < sockets + LIVES)
 
 
 @pytest.mark.filterwarnings("ignore:.*was not closed:ResourceWarning")
