@@ -12,10 +12,12 @@ the median counts, after a warm-up of each.
 `floor` is how long a micro-batch of one record takes from topic to topic, as Spark's own progress
 tells it (triggerExecution), one at a time, with its stages; `floor-source` the same into a sink
 that keeps nothing; `floor-exactly-once` the same with `delivery=exactly-once` for ours, which the
-other has not. Both run with their defaults. A JVM needs some hundred micro-batches until it is as
-quick as it becomes: before the first of these rows each contender takes 320 from topic to topic, in
-turns, that do not count. In those no fetch waits for records (`kafka.fetch.max.wait.ms=1`), or
-Spark's connector would need minutes for them. `--quick` leaves them out.
+other has not. Both run with their defaults, but for `idleWaitMs=0` of ours: the time in which an
+idle source waits for records would count as the batch's. A JVM needs some hundred micro-batches
+until it is as quick as it becomes: before the first of these rows each contender takes 320 from
+topic to topic, in turns, that do not count. In those no fetch waits for records
+(`kafka.fetch.max.wait.ms=1`), or Spark's connector would need minutes for them. `--quick`
+leaves them out.
 """
 
 from __future__ import annotations
