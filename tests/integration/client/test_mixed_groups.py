@@ -93,6 +93,9 @@ def kafka_python(broker: EmbeddedBroker, group_id: str, assignor: str) -> Poller
         heartbeat_interval_ms=100,
         session_timeout_ms=6000,
     )
+    # A leader that has no metadata yet assigns nothing, and does not look again for minutes.
+    while not consumer.partitions_for_topic("t"):
+        pass
 
     def poll() -> set[int]:
         consumer.poll(timeout_ms=50)

@@ -1,0 +1,31 @@
+"""The threads that receive large frames, as the system shows them."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+THREAD = "bulk receiver"
+
+
+def bulk_threads() -> set[str]:
+    """Those of the whole process, other tests' brokers among them."""
+    found = set()
+    for path in Path("/proc/self/task").glob("*/comm"):
+        with suppress(OSError):  # It has ended since.
+            if path.read_text().strip() == THREAD:
+                found.add(path.parent.name)
+    return found
+
+
+def until_ended(others: set[str]) -> None:
+    """The system shows a thread for a moment after it was joined."""
+    pause = threading.Event()
+    for _ in range(1000):
+        if bulk_threads() <= others:
+            return
+        pause.wait(0.01)
+    pytest.fail("the thread goes on")
