@@ -15,11 +15,11 @@
 #include "clocks.h"
 #include "sockets.h"
 
-#define MS_LOOK_NS 60000
+#define MS_LOOK_NS 100000
 /* Between an answer and the next request, with the way to sleep and back. If it comes sooner both
    share one processor, and whoever looks keeps it from the other. */
 #define MS_GAP_NS_MIN 20000
-#define MS_GAP_NS_MAX 110000
+#define MS_GAP_NS_MAX 180000
 /* One look takes less than a microsecond; after such a pause another one had the processor. */
 #define MS_DISTURBED_NS 15000
 #define MS_QUICK_MIN 8

@@ -2,10 +2,10 @@ from socket import socket
 from typing import Any, Final
 
 from millstream._accel.express import ExpressHandler
-from millstream._accel.large_frames import LargeFrames
+from millstream._accel.frame_stage import FrameStage
 
 IS_SUPPORTED: Final[bool]
 
-class Selector(LargeFrames):
+class Selector(FrameStage):
     def use_buffer(self, buffer: memoryview) -> None: ...
     def open(self, channel: Any, connected: socket, express: ExpressHandler | None) -> None: ...

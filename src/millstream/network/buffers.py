@@ -18,6 +18,8 @@ CARRIED_BYTES_MAX: Final = 32 * 1024
 """The rest of a frame up to this size is copied into the shared buffer at the next read."""
 KEPT_BYTES_MAX: Final = 32 * 1024 * 1024
 KEPT_BUFFERS_MAX: Final = 32
+LINGERING_BYTES_MAX: Final = 96 * 1024 * 1024
+"""Up to it, connections that send large frames keep their buffers: 1 MiB each for 64 producers."""
 _GRAIN_BYTES: Final = 16 * 1024
 _GROWTH: Final = 8
 
@@ -77,4 +79,4 @@ class BufferPool:
     @property
     def may_linger(self) -> bool:
         """Whether a connection may keep its buffer in the hope of another large frame."""
-        return self.loaned_bytes <= KEPT_BYTES_MAX
+        return self.loaned_bytes <= LINGERING_BYTES_MAX

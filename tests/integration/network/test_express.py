@@ -157,6 +157,49 @@ def test_connections_with_large_frames_take_turns_and_let_small_ones_pass(
     run(scenario())
 
 
+def test_frames_in_buffers_of_their_own_are_settled_together_and_harm_nobody(
+    run: Run, tmp_path: Path
+) -> None:
+    count, begun = 12, 60_000
+
+    async def scenario() -> None:
+        async with serving(tmp_path) as (broker, served):
+            clients = [await served.client() for _ in range(count)]
+            channels = served.server.processor.channels
+            for turn in range(5):
+                frames = [
+                    produce_frame(broker, turn, n % PARTITIONS, 100_000) for n in range(count)
+                ]
+                for client, frame in zip(clients, frames, strict=True):
+                    client.socket.send(frame[:begun])
+                await until(
+                    lambda: all(each._receiver._own is not None for each in channels.values())
+                )
+                # Nothing is awaited in between: the rest of all of them is read in one turn.
+                for client, frame in zip(clients, frames, strict=True):
+                    client.socket.send(frame[begun:] + metadata_frame(100))
+                for client in clients:
+                    assert await client.ids(2) == [turn, 100]
+            assert end_offsets(broker) == [WARM + 5 * count // 2] * PARTITIONS
+
+            frames = [produce_frame(broker, 7, n % PARTITIONS, 100_000) for n in range(count)]
+            for client, frame in zip(clients, frames, strict=True):
+                client.socket.send(frame[:begun])
+            await until(lambda: all(each._receiver._own is not None for each in channels.values()))
+            for client, frame in zip(clients, frames, strict=True):
+                client.socket.send(frame[begun:])
+            clients[0].socket.send(b"GET / HTTP/1.1\r\n\r\n")
+            clients[1].socket.shutdown(socket.SHUT_WR)
+            for client in clients[2:]:
+                assert await client.ids(1) == [7]
+            assert await clients[0].ids(1) == [7]
+            assert await clients[0].is_closed_by_server()
+            await served.until(count - 2)
+            assert end_offsets(broker) == [WARM + 6 * count // 2] * PARTITIONS
+
+    run(scenario())
+
+
 def test_a_peer_that_reads_nothing_gets_every_answer_in_the_end(run: Run, tmp_path: Path) -> None:
     async def scenario() -> None:
         async with serving(tmp_path, socket_send_buffer_bytes=4096) as (broker, served):

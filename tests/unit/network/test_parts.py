@@ -14,7 +14,7 @@ from millstream.network import (
     SocketServerConfig,
     header_versions,
 )
-from millstream.network.buffers import KEPT_BYTES_MAX, BufferPool, growth_bytes
+from millstream.network.buffers import KEPT_BYTES_MAX, LINGERING_BYTES_MAX, BufferPool, growth_bytes
 from millstream.network.connection_quotas import ConnectionQuotas
 from millstream.network.liveness import NEVER_MS, Expiry, Liveness
 from millstream.network.log_limiter import LogLimiter
@@ -59,7 +59,7 @@ def test_a_pool_that_lent_much_lets_nobody_linger() -> None:
     pool = BufferPool()
     assert pool.may_linger
 
-    buffer = pool.take(KEPT_BYTES_MAX + 1)
+    buffer = pool.take(LINGERING_BYTES_MAX + 1)
 
     assert not pool.may_linger
     pool.write_off(buffer)
