@@ -22,7 +22,9 @@ from millstream.coordinator.transaction.config import TransactionConfig
 from millstream.metadata.metadata_log_config import MetadataLogConfig
 from millstream.metadata.snapshots import SnapshotConfig
 from millstream.network.config import SocketServerConfig
-from millstream.node.config import WITHOUT_EFFECT, NodeConfig, ProcessConfig, node_config
+from millstream.network.listener_limits import ListenerLimits
+from millstream.node.config import NodeConfig, ProcessConfig, node_config
+from millstream.node.config_warnings import WITHOUT_EFFECT
 from millstream.raft.config import QuorumConfig
 from millstream.replica.config import ReplicaConfig
 from millstream.server.config import ServerConfig
@@ -68,11 +70,20 @@ that lists every fault at once; a key that does not exist is a warning that name
 - `read-only`: not at all, it needs a restart.
 - `cluster-wide`: by `millstream configs alter --cluster KEY=VALUE` for all brokers, or by
   `--broker ID` for one.
+- `per-broker`: by `--broker ID` only.
 
 Defaults are those of a node that is broker and controller in one. `millstream server start` without
 `--data` and `log.dirs` works in `millstream-data`. `millstream configs describe --broker 1 --all`
 shows what holds on a running broker, and why. Settings of topics have
 [a page of their own](topic-settings.md).
+"""
+
+_LISTENER_HEAD: Final = """\
+## Limits of one listener
+
+A listener may have limits of its own besides those of the whole broker, such as
+`listener.name.outside.max.connections=100`, the name in small letters or in any other case. They
+change per broker:
 """
 
 _TOPIC_DEFAULTS_HEAD: Final = """\
@@ -124,6 +135,11 @@ def broker_page() -> str:
     parts = [_BROKER_HEAD]
     for settings, shown in _as_they_hold().items():
         parts += [f"## {_TITLES[settings]}\n", render_reference(shown, with_update_mode=True)]
+    limits = "\n".join(
+        f"- `listener.name.NAME.{declared.name}`: {declared.doc}"
+        for declared in keys_of(ListenerLimits).values()
+    )
+    parts.append(f"{_LISTENER_HEAD}\n{limits}\n")
     rows = "\n".join(_topic_default_rows())
     parts.append(f"{_TOPIC_DEFAULTS_HEAD}\n{rows}\n")
     names = "\n".join(f"- `{name}`" for name in sorted(WITHOUT_EFFECT))

@@ -41,6 +41,7 @@ class ControllerSeams:
     create_topic_policy: CreateTopicPolicy | None = None
     alter_config_policy: AlterConfigPolicy | None = None
     broker_settings: Sequence[type] = ()
+    listener_settings: Sequence[type] = ()
     quorum_ids: Callable[[], frozenset[int]] = frozenset
     """The ids of the quorum's voters right now."""
 
@@ -62,7 +63,11 @@ class Controls:
         self.sessions = BrokerSessions(config.broker_session_timeout_ms, node_id)
         self.replication = ReplicationControl(state)
         self.cluster = ClusterControl(state, self.replication, self.sessions, cluster_id)
-        schema = ConfigSchema(state.topic_defaults, seams.broker_settings)
+        schema = ConfigSchema(
+            state.topic_defaults,
+            seams.broker_settings,
+            listener_settings=seams.listener_settings,
+        )
         self.configuration = ConfigurationControl(
             state, schema, seams.quorum_ids, seams.alter_config_policy
         )

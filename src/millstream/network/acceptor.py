@@ -138,20 +138,26 @@ class Acceptor:
             if self._is_short:
                 self._wait_for_descriptors()
                 return False
-        delay_ms = self._quotas.delay_ms(self._processor.clock.monotonic_ms())
+        listener = self.service.endpoint.listener_name
+        delay_ms = self._quotas.delay_ms(listener, self._processor.clock.monotonic_ms())
         if delay_ms:
             self._pause(delay_ms)
             return False
-        if self._quotas.is_full and not self._make_way():
+        reached = None
+        if self._quotas.listener(listener).is_full:
+            reached = f"listener.name.{listener.lower()}.max.connections"
+        elif self._quotas.broker.is_full and not self._make_way():
+            reached = "max.connections"
+        if reached is not None:
             # Whoever closes a connection calls start().
             self._processor.log.warning(
-                "max.connections",
-                "max.connections is reached: new connections on %s wait until one is closed",
+                reached,
+                "%s is reached: new connections on %s wait until one is closed",
+                reached,
                 self.service.endpoint,
             )
             self._pause()
-            return False
-        return True
+        return reached is None
 
     def _make_way(self) -> bool:
         """Whether a connection of another listener could be closed in favour of a broker's."""
@@ -165,7 +171,7 @@ class Acceptor:
 
     def _admit(self, connected: socket.socket, host: str, port: int) -> None:
         host = host.removeprefix(_IPV4_IN_IPV6)
-        if not self._quotas.admit(host):
+        if not self._quotas.admit(self.service.endpoint.listener_name, host):
             connected.close()
             self._processor.log.info(
                 "max.connections.per.ip",

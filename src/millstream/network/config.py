@@ -7,8 +7,8 @@ listeners are checked as a whole: a wrong one ends in one error which names ever
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, Final
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from millstream.config import (
     ConfigType,
@@ -30,6 +30,11 @@ from millstream.network.endpoint import (
     parse_listener,
     parse_protocol_map,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from millstream.network.listener_limits import ListenerLimits
 
 INT_MAX: Final = (1 << 31) - 1
 _LONG: Final = ConfigType.LONG
@@ -270,6 +275,9 @@ class SocketServerConfig:
         kind=_LONG,
         unit="ms",
     )
+
+    listener_limits: Mapping[str, ListenerLimits] = field(default_factory=dict)
+    """What single listeners may have of `max.connections` and the rate, by their names."""
 
     def __post_init__(self) -> None:
         validate(self)

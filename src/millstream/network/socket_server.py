@@ -144,7 +144,7 @@ class SocketServer:
             self._sockets.popitem()[1].close()
 
     def _connection_closed(self, connection: Connection) -> None:
-        self.quotas.release(connection.peer_host)
+        self.quotas.release(connection.listener_name, connection.peer_host)
         for acceptor in self._acceptors:
             acceptor.resume()
         if self._on_close is not None:

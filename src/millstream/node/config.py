@@ -7,8 +7,7 @@ own, on localhost:9092.
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -20,7 +19,6 @@ from millstream.config import (
     from_synonyms,
     key,
     keys_of,
-    nearest_key,
     one_of,
     parse,
     parse_faults,
@@ -38,8 +36,10 @@ from millstream.metadata.metadata_log_config import MetadataLogConfig
 from millstream.metadata.snapshots import SnapshotConfig
 from millstream.network.config import SocketServerConfig
 from millstream.network.endpoint import SecurityProtocol, parse_listener
+from millstream.network.listener_limits import listener_limit_faults, listener_limits
 from millstream.node.client_telemetry import LOG, NONE
-from millstream.node.protection import only_tunes_protection, protection_faults
+from millstream.node.config_warnings import warnings_of
+from millstream.node.protection import protection_faults
 from millstream.raft.config import QuorumConfig
 from millstream.replica.config import ReplicaConfig
 from millstream.server.config import ServerConfig
@@ -60,30 +60,6 @@ STANDALONE: Final[Mapping[str, str]] = {
     "metadata.max.idle.interval.ms": "0",
 }
 """Defaults of a node that is a quorum by itself."""
-
-WITHOUT_EFFECT: Final = frozenset(
-    {
-        "allow.everyone.if.no.acl.found",
-        "auto.include.jmx.reporter",
-        "background.threads",
-        "confluent.support.metrics.enable",
-        "connection.failed.authentication.delay.ms",
-        "connections.max.reauth.ms",
-        "group.coordinator.threads",
-        "log.cleaner.dedupe.buffer.load.factor",
-        "log4j.configuration",
-        "metric.reporters",
-        "metrics.num.samples",
-        "metrics.recording.level",
-        "metrics.sample.window.ms",
-        "num.io.threads",
-        "num.network.threads",
-        "num.replica.alter.log.dirs.threads",
-        "principal.builder.class",
-        "security.providers",
-    }
-)
-"""Settings of Apache Kafka whose subject does not exist here, such as thread pools."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,6 +229,7 @@ def node_config(given: Mapping[str, str], unknown_variables: Iterable[str] = ())
         for fault in parse_faults(settings, texts, ignore_unknown=True)
     ]
     faults += _topic_faults(texts)
+    faults += listener_limit_faults(texts)
     faults += protection_faults(texts, unknown_variables)
     if not faults:
         faults = _faults_between(texts)
@@ -263,7 +240,7 @@ def node_config(given: Mapping[str, str], unknown_variables: Iterable[str] = ())
 
     return NodeConfig(
         process=read(ProcessConfig),
-        network=read(SocketServerConfig),
+        network=replace(read(SocketServerConfig), listener_limits=listener_limits(texts)),
         logs=read(LogManagerConfig),
         cleaner=read(CleanerConfig),
         topics=from_synonyms(LogConfig, texts),
@@ -279,7 +256,7 @@ def node_config(given: Mapping[str, str], unknown_variables: Iterable[str] = ())
         share_groups=read(ShareGroupConfig),
         share_states=read(ShareCoordinatorConfig),
         given=dict(given),
-        warnings=tuple(_warnings(given, unknown_variables)),
+        warnings=tuple(warnings_of(given, unknown_variables, known_keys(), _listeners(texts))),
     )
 
 
@@ -326,10 +303,9 @@ def _map_controller_listeners(texts: dict[str, str]) -> None:
         texts["listener.security.protocol.map"] = ",".join(entries)
 
 
-def _of_listener(name: str) -> str:
-    """`max.connections` of listener.name.outside.max.connections; other names as they are."""
-    match = re.fullmatch(r"listener\.name\.[^.]+\.(.+)", name)
-    return name if match is None else match[1]
+def _listeners(texts: Mapping[str, str]) -> set[str]:
+    parsed = map(parse_listener, _items(texts.get("listeners", "")))
+    return {each[0] for each in parsed if each}
 
 
 def _items(text: str) -> list[str]:
@@ -378,21 +354,3 @@ def _faults_between(texts: Mapping[str, str]) -> list[Fault]:
         must_be = "broker,controller or controller: this version runs clusters of one node"
         faults.append(Fault("process.roles", BROKER, must_be))
     return faults
-
-
-def _warnings(given: Mapping[str, str], unknown_variables: Iterable[str]) -> Iterable[str]:
-    known = known_keys()
-    for name in given:
-        if name in known:
-            continue
-        if name in WITHOUT_EFFECT or only_tunes_protection(name):
-            yield f"{name} has no effect here"
-            continue
-        if (limit := _of_listener(name)) in known:
-            yield f"{name} has no effect here: {limit} holds for all listeners together"
-            continue
-        near = nearest_key(name, known)
-        hint = f": did you mean {near}?" if near else " and is ignored"
-        yield f"the setting {name} is not known{hint}"
-    for variable in unknown_variables:
-        yield f"the environment variable {variable} names no setting and is ignored"

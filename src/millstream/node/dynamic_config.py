@@ -15,6 +15,7 @@ from millstream.config import from_synonyms, parse
 from millstream.errors import InvalidConfig
 from millstream.metadata.configs import CLUSTER_DEFAULT, ConfigResource, ResourceType
 from millstream.network.config import SocketServerConfig
+from millstream.network.listener_limits import listener_limits
 from millstream.storage.broker_config import CleanerConfig, LogManagerConfig
 from millstream.storage.config import LogConfig
 
@@ -93,6 +94,7 @@ class DynamicConfig:
         logs = _changed(static.logs, LogManagerConfig, dynamic)
         cleaner = _changed(static.cleaner, CleanerConfig, dynamic)
         network = _changed(static.network, SocketServerConfig, dynamic)
+        limits = listener_limits(texts)
         self.topics = topics
         self.logs = replace(logs, log_dirs=static.logs.log_dirs)
         self.cleaner = cleaner
@@ -100,6 +102,7 @@ class DynamicConfig:
             network,
             listeners=static.network.listeners,
             advertised_listeners=static.network.advertised_listeners,
+            listener_limits=limits,
         )
 
     def _parsed(self, topic: str, overrides: Mapping[str, str]) -> LogConfig:

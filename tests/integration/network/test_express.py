@@ -312,7 +312,7 @@ def test_a_connection_that_cannot_be_watched_is_closed(
             monkeypatch.setattr(acceptor, "find_selector", lambda processor: _NoRoom())
             client = await served.client()
             assert await client.is_closed_by_server()
-            assert served.server.quotas.is_full is False
+            assert served.server.quotas.broker.is_full is False
         assert "it cannot be watched" in caplog.text
 
     run(scenario())

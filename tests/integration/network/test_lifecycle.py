@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,6 +22,7 @@ from millstream.network import (
     SocketServerConfig,
 )
 from millstream.network.channel import KafkaChannel
+from millstream.network.listener_limits import ListenerLimits
 from tests.integration.network.harness import SERVED, Client, answer, echo, frame, serving, until
 
 if TYPE_CHECKING:
@@ -111,6 +113,43 @@ def test_above_the_total_limit_new_connections_wait(run: Run) -> None:
             assert served.server.quotas.total == 2
             first.close()
             assert await waiting.ids(1) == [5]
+
+    run(scenario())
+
+
+def test_a_listener_above_its_limit_waits_and_keeps_nobody_else_waiting(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        config = SocketServerConfig(
+            listeners=("OUTSIDE://127.0.0.1:0", "INSIDE://127.0.0.1:0"),
+            listener_security_protocol_map=("OUTSIDE:PLAINTEXT", "INSIDE:PLAINTEXT"),
+            inter_broker_listener_name="OUTSIDE",
+            listener_limits={"OUTSIDE": ListenerLimits(max_connections=1)},
+        )
+        server = SocketServer(config, SystemClock())
+        outside, inside = (endpoint.port for endpoint in server.bind())
+        server.serve("OUTSIDE", echo, SERVED)
+        server.serve("INSIDE", echo, SERVED)
+        first = await Client.connect(outside)
+        await first.send(frame(1))
+        assert await first.ids(1) == [1]
+        waiting, others = await Client.connect(outside), await Client.connect(inside)
+        await waiting.send(frame(2))
+        await others.send(frame(3))
+        assert await others.ids(1) == [3]
+        assert server.quotas.total == 2
+        assert "listener.name.outside.max.connections is reached" in caplog.text
+        first.close()
+        assert await waiting.ids(1) == [2]
+
+        third = await Client.connect(outside)
+        await third.send(frame(4))
+        server.update_limits(replace(config, listener_limits={}))
+        assert await third.ids(1) == [4]
+        for client in (waiting, others, third):
+            client.close()
+        await server.stop()
 
     run(scenario())
 

@@ -10,6 +10,7 @@ from millstream.config import ConfigType, UpdateMode, any_value, at_least, key
 from millstream.controller.controls import ControllerSeams
 from millstream.errors import PolicyViolation
 from millstream.metadata.configs import CLUSTER_DEFAULT, ConfigResource, ResourceType
+from millstream.network.listener_limits import ListenerLimits
 from millstream.protocol.messages import alter_configs as legacy
 from millstream.protocol.messages import incremental_alter_configs as incremental
 from millstream.protocol.messages.config_records import ConfigRecord
@@ -185,7 +186,9 @@ class BrokerSettings:
 @pytest.fixture
 def broker_rig() -> Rig:
     seams = ControllerSeams(
-        broker_settings=(BrokerSettings,), quorum_ids=lambda: frozenset({100, 101})
+        broker_settings=(BrokerSettings,),
+        listener_settings=(ListenerLimits,),
+        quorum_ids=lambda: frozenset({100, 101}),
     )
     return Rig([0], seams=seams)
 
@@ -205,6 +208,15 @@ def test_broker_settings_are_checked_by_their_declaration(broker_rig: Rig) -> No
     assert code(rig, change(BROKER, "0", ("log.cleanup.policy", SET, "shred"))) == 40
     assert code(rig, change(BROKER, "0", ("log.retention.ms", SET, "5"))) == 0
     assert code(rig, change(BROKER, "0", ("log.retention.hours", SET, "5"))) == 42
+
+
+def test_limits_of_a_listener_are_checked_and_are_one_brokers(broker_rig: Rig) -> None:
+    limit = "listener.name.outside.max.connections"
+    assert code(broker_rig, change(BROKER, "0", (limit, SET, "5"))) == 0
+    assert broker_rig.image.configs.of(ResourceType.BROKER, "0")[limit] == "5"
+    assert code(broker_rig, change(BROKER, "0", (limit, SET, "-1"))) == 40
+    assert code(broker_rig, change(BROKER, "", (limit, SET, "5"))) == 42
+    assert code(broker_rig, change(BROKER, "0", ("listener.name.outside.x", SET, "y"))) == 0
 
 
 def test_broker_settings_need_a_node(broker_rig: Rig) -> None:

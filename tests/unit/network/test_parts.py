@@ -16,6 +16,7 @@ from millstream.network import (
 )
 from millstream.network.buffers import KEPT_BYTES_MAX, LINGERING_BYTES_MAX, BufferPool, growth_bytes
 from millstream.network.connection_quotas import ConnectionQuotas
+from millstream.network.listener_limits import ListenerLimits
 from millstream.network.liveness import NEVER_MS, Expiry, Liveness
 from millstream.network.log_limiter import LogLimiter
 from millstream.network.request_channel import RequestChannel
@@ -68,24 +69,45 @@ def test_a_pool_that_lent_much_lets_nobody_linger() -> None:
 
 def test_the_rate_of_new_connections_is_counted_per_second() -> None:
     quotas = ConnectionQuotas(SocketServerConfig(max_connection_creation_rate=2))
-    assert quotas.delay_ms(5000) == 0
+    assert quotas.delay_ms("OUTSIDE", 5000) == 0
     for _ in range(2):
-        quotas.admit("10.0.0.1")
+        quotas.admit("OUTSIDE", "10.0.0.1")
 
-    assert quotas.delay_ms(5400) == 600
-    assert quotas.delay_ms(6000) == 0
+    assert quotas.delay_ms("INSIDE", 5400) == 600
+    assert quotas.delay_ms("OUTSIDE", 6000) == 0
 
 
 def test_refused_connections_count_for_the_rate_but_not_as_open() -> None:
     config = SocketServerConfig(max_connections_per_ip=1, max_connections=2)
     quotas = ConnectionQuotas(config)
 
-    assert [quotas.admit("a"), quotas.admit("a"), quotas.admit("b")] == [True, False, True]
-    assert quotas.is_full
+    assert [quotas.admit("OUTSIDE", host) for host in "aab"] == [True, False, True]
+    assert quotas.broker.is_full
     assert quotas.rejected == 1
-    quotas.release("a")
-    assert not quotas.is_full
-    assert quotas.admit("a")
+    quotas.release("OUTSIDE", "a")
+    assert not quotas.broker.is_full
+    assert quotas.admit("INSIDE", "a")
+
+
+def test_a_listener_has_limits_of_its_own_within_those_of_the_broker() -> None:
+    limits = {"OUTSIDE": ListenerLimits(max_connections=1, max_connection_creation_rate=2)}
+    quotas = ConnectionQuotas(SocketServerConfig(max_connections=2, listener_limits=limits))
+    outside, inside = quotas.listener("OUTSIDE"), quotas.listener("INSIDE")
+    assert quotas.delay_ms("OUTSIDE", 5000) == 0
+
+    assert quotas.admit("OUTSIDE", "a")
+    assert (outside.is_full, inside.is_full, quotas.broker.is_full) == (True, False, False)
+    assert quotas.admit("INSIDE", "a")
+    assert quotas.broker.is_full
+    quotas.release("OUTSIDE", "a")
+    assert quotas.admit("OUTSIDE", "a")
+    assert quotas.delay_ms("OUTSIDE", 5300) == 700
+    assert quotas.delay_ms("INSIDE", 5300) == 0
+
+    quotas.update(SocketServerConfig())
+    assert not outside.is_full
+    assert quotas.delay_ms("OUTSIDE", 5300) == 0
+    assert quotas.total == 2
 
 
 class Waiter:

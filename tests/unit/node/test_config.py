@@ -10,6 +10,7 @@ from millstream.config import keys_of
 from millstream.controller.config_schema import ConfigSchema
 from millstream.errors import InvalidConfig, InvalidRequest
 from millstream.metadata.configs import ConfigResource, ResourceType
+from millstream.network.listener_limits import ListenerLimits
 from millstream.node.config import NodeConfig, known_keys, node_config
 
 
@@ -183,12 +184,47 @@ def test_unknown_keys_are_warnings_with_the_nearest_one() -> None:
     )
 
 
-def test_a_limit_of_one_listener_is_said_to_have_no_effect() -> None:
-    config = node_config({"log.dirs": "/d", "listener.name.outside.max.connections": "5"})
+def test_a_listener_may_have_limits_of_its_own() -> None:
+    config = node_config(
+        {
+            "log.dirs": "/d",
+            "listener.name.plaintext.max.connections": "5",
+            "listener.name.PLAINTEXT.max.connection.creation.rate": "7",
+        }
+    )
+
+    limits = ListenerLimits(max_connections=5, max_connection_creation_rate=7)
+    assert config.network.listener_limits == {"PLAINTEXT": limits}
+    assert config.warnings == ()
+
+
+def test_wrong_limits_of_a_listener_are_all_named() -> None:
+    given = {
+        "log.dirs": "/d",
+        "listener.name.plaintext.max.connections": "many",
+        "listener.name.plaintext.max.connection.creation.rate": "0",
+    }
+
+    with pytest.raises(InvalidConfig) as caught:
+        node_config(given)
+
+    assert "listener.name.plaintext.max.connections=many: must be" in str(caught.value)
+    assert "listener.name.plaintext.max.connection.creation.rate=0: must be" in str(caught.value)
+
+
+def test_settings_of_a_listener_without_effect_are_told() -> None:
+    config = node_config(
+        {
+            "log.dirs": "/d",
+            "listener.name.outside.max.connections": "5",
+            "listener.name.plaintext.connections.max.idle.ms": "5",
+        }
+    )
 
     assert config.warnings == (
-        "listener.name.outside.max.connections has no effect here: max.connections holds for all "
-        "listeners together",
+        "listener.name.outside.max.connections has no effect: there is no listener OUTSIDE",
+        "listener.name.plaintext.connections.max.idle.ms has no effect here: "
+        "connections.max.idle.ms holds for all listeners together",
     )
 
 

@@ -148,3 +148,12 @@ def test_changes_of_other_things_cost_nothing(rig: Rig) -> None:
 
     assert rig.told == []
     assert rig.image.configs is before.configs
+
+
+def test_a_listeners_limits_change_and_come_back(rig: Rig) -> None:
+    rig.set(BROKER, "1", "listener.name.plaintext.max.connections", "3")
+
+    assert rig.config.network.listener_limits["PLAINTEXT"].max_connections == 3
+    assert rig.broker_changes == 1
+    rig.set(BROKER, "1", "listener.name.plaintext.max.connections", None)
+    assert rig.config.network.listener_limits == {}
