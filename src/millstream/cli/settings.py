@@ -135,8 +135,12 @@ def explain_refusal(error: InvalidConfig, keys: Iterable[str], kind: ResourceTyp
 
 def unknown_key(key: str, resource: Resource) -> str | None:
     """What to say about a key that Millstream does not know; None if it does."""
+    from millstream.network.listener_limits import limited_listener
+
     known = known_keys(resource.kind)
     if key in known or resource.kind is ResourceType.BROKER_LOGGER:
+        return None
+    if resource.kind is ResourceType.BROKER and limited_listener(key):
         return None
     return f"{key} is set, but no setting of Millstream is called so{nearest(key, known)}"
 

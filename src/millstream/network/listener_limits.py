@@ -7,7 +7,7 @@ Apache Kafka writes the listener in small letters there; its case does not matte
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from millstream.config import (
@@ -23,6 +23,8 @@ from millstream.config import (
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from millstream.config import Key
 
 _PREFIXED: Final = re.compile(r"(listener\.name\.([^.]+)\.)(.+)")
 _INT_MAX: Final = 2**31 - 1
@@ -51,13 +53,20 @@ class ListenerLimits:
         validate(self)
 
 
-_NAMES: Final = frozenset(declared.name for declared in keys_of(ListenerLimits).values())
+_KEYS: Final = {declared.name: declared for declared in keys_of(ListenerLimits).values()}
 
 
 def limited_listener(name: str) -> str | None:
     """The listener that a setting limits, in capitals; None for any other setting."""
     match = _PREFIXED.fullmatch(name)
-    return match[2].upper() if match is not None and match[3] in _NAMES else None
+    return match[2].upper() if match is not None and match[3] in _KEYS else None
+
+
+def limit_key(name: str) -> Key | None:
+    """The declaration of a setting that limits a listener, under its whole name."""
+    match = _PREFIXED.fullmatch(name)
+    declared = None if match is None else _KEYS.get(match[3])
+    return None if declared is None else replace(declared, name=name)
 
 
 def listener_limits(texts: Mapping[str, str]) -> dict[str, ListenerLimits]:
@@ -82,6 +91,6 @@ def _by_listener(texts: Mapping[str, str]) -> dict[str, tuple[str, dict[str, str
     found: dict[str, tuple[str, dict[str, str]]] = {}
     for name, text in texts.items():
         match = _PREFIXED.fullmatch(name)
-        if match is not None and match[3] in _NAMES:
+        if match is not None and match[3] in _KEYS:
             found.setdefault(match[2].upper(), (match[1], {}))[1][match[3]] = text
     return found

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from millstream.config import REQUIRED, Key, UpdateMode, keys_of
 from millstream.controller.config_schema import GroupConfig
 from millstream.metadata.configs import CLUSTER_DEFAULT, ResourceType
+from millstream.network.listener_limits import limit_key
 from millstream.protocol.messages.describe_configs import (
     DescribeConfigsResourceResult,
     DescribeConfigsSynonym,
@@ -135,6 +136,9 @@ class ConfigDescriptions:
         for declared in keys_of(LogConfig).values():
             for synonym in declared.synonyms:
                 keys.setdefault(synonym.name, _as_broker_key(declared, synonym))
+        own = self._metadata.config(ResourceType.BROKER, str(self._node_id))
+        limits = filter(None, map(limit_key, {*self._settings.given, *own}))
+        keys.update((declared.name, declared) for declared in limits)
         return dict(sorted(keys.items()))
 
     def _levels(

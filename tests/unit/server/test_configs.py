@@ -133,6 +133,19 @@ class TestBrokers:
         assert settings["log.retention.hours"].value == "168"
         assert settings["log.retention.hours"].read_only
 
+    def test_limits_of_listeners_are_described_where_they_are_set(self) -> None:
+        outside, inside = (f"listener.name.{name}.max.connections" for name in ("out", "in"))
+        broker = Broker(given={outside: "5", "listener.name.out.other": "x"})
+        broker.ask(alter_request(BROKER, "1", (inside, "7")))
+
+        settings = {each.name: each for each in describe(broker, BROKER, "1").configs}
+
+        assert (settings[outside].value, settings[inside].value) == ("5", "7")
+        assert settings[outside].config_source == ConfigSource.STATIC_BROKER
+        assert settings[inside].config_source == ConfigSource.DYNAMIC_BROKER
+        assert not settings[inside].read_only
+        assert settings["listener.name.out.other"].value is None
+
     def test_secrets_and_what_may_be_one_are_hidden(self) -> None:
         broker = Broker(given={"delegation.token.secret.key": "s3cret", "my.own": "x"})
         broker.settings.classes = (ControllerConfig,)
