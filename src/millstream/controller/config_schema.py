@@ -35,9 +35,8 @@ from millstream.metadata.topic_names import check_topic_name
 from millstream.storage.config import LogConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-_OF_LISTENER: Final = re.compile(r"listener\.name\.[^.]+\.(.+)")
 _MATCH_KEYS: Final = frozenset(
     {
         "client_instance_id",
@@ -194,8 +193,8 @@ class ConfigSchema:
     broker_settings: Sequence[type] = ()
     """Classes whose keys brokers know; other keys are somebody's own and pass unchecked."""
     group_settings: type = GroupConfig
-    listener_settings: Sequence[type] = ()
-    """Classes whose keys single listeners of a broker have, behind `listener.name.NAME.`."""
+    listener_key: Callable[[str], Key | None] = lambda _: None
+    """The declaration of a setting that a single listener of a broker has, under its whole name."""
 
     def known_key(self, resource_type: int, name: str) -> Key | None:
         """The declaration of a setting, if it is known."""
@@ -242,37 +241,24 @@ class ConfigSchema:
             raise InvalidRequest(f"a broker is named by its number, not {name!r}")
         keys = self._keys(ResourceType.BROKER)
         for config_name, text in configs.items():
-            declared = keys.get(config_name) or self._key_of_listener(config_name)
+            declared = keys.get(config_name) or self.listener_key(config_name)
             if declared is not None:
-                _check_broker_key(declared, config_name, text, is_default=not name)
+                _check_broker_key(declared, text, is_default=not name)
         _check_topic_synonyms(configs)
 
-    def _key_of_listener(self, name: str) -> Key | None:
-        """The declaration of `listener.name.outside.max.connections`."""
-        match = _OF_LISTENER.fullmatch(name)
-        return match and next(
-            (
-                declared
-                for settings in self.listener_settings
-                for declared in keys_of(settings).values()
-                if declared.name == match[1]
-            ),
-            None,
-        )
 
-
-def _check_broker_key(declared: Key, name: str, text: str, *, is_default: bool) -> None:
+def _check_broker_key(declared: Key, text: str, *, is_default: bool) -> None:
     if declared.update_mode is UpdateMode.READ_ONLY:
-        raise InvalidRequest(f"{name} cannot be changed while brokers run")
+        raise InvalidRequest(f"{declared.name} cannot be changed while brokers run")
     if declared.update_mode is UpdateMode.PER_BROKER and is_default:
-        raise InvalidRequest(f"{name} can only be set for one broker, not for all")
+        raise InvalidRequest(f"{declared.name} can only be set for one broker, not for all")
     try:
         fault = declared.fault_of(declared.parse(text))
     except ValueError:
         fault = declared.allowed
     if fault is not None:
         shown = "[hidden]" if declared.type is ConfigType.PASSWORD else text
-        raise InvalidConfig(f"{name}={shown}: must be {fault}")
+        raise InvalidConfig(f"{declared.name}={shown}: must be {fault}")
 
 
 def _check_topic_synonyms(configs: Mapping[str, str]) -> None:

@@ -26,6 +26,7 @@ from millstream.controller.topic_control import TopicControl
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from millstream.config import Key
     from millstream.controller.config import ControllerConfig
     from millstream.controller.decision import Decision, RequestContext
     from millstream.controller.ports import AlterConfigPolicy, CreateTopicPolicy, MutationQuota
@@ -41,7 +42,7 @@ class ControllerSeams:
     create_topic_policy: CreateTopicPolicy | None = None
     alter_config_policy: AlterConfigPolicy | None = None
     broker_settings: Sequence[type] = ()
-    listener_settings: Sequence[type] = ()
+    listener_key: Callable[[str], Key | None] = lambda _: None
     quorum_ids: Callable[[], frozenset[int]] = frozenset
     """The ids of the quorum's voters right now."""
 
@@ -66,7 +67,7 @@ class Controls:
         schema = ConfigSchema(
             state.topic_defaults,
             seams.broker_settings,
-            listener_settings=seams.listener_settings,
+            listener_key=seams.listener_key,
         )
         self.configuration = ConfigurationControl(
             state, schema, seams.quorum_ids, seams.alter_config_policy

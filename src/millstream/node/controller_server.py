@@ -15,7 +15,7 @@ from millstream.controller.quorum_controller import QuorumController
 from millstream.errors import NO_ERROR, error_for_code
 from millstream.metadata.features import CONTROLLER_REGISTRATION_SINCE, SUPPORTED_FEATURES
 from millstream.metadata.records import encode_record
-from millstream.network.listener_limits import ListenerLimits
+from millstream.network.listener_limits import limit_key
 from millstream.protocol.messages.controller_registration import (
     ControllerRegistrationRequest,
     ControllerRegistrationResponse,
@@ -106,7 +106,7 @@ class ControllerServer:
             topic_defaults=config.topics,
             seams=ControllerSeams(
                 broker_settings=config.classes,
-                listener_settings=(ListenerLimits,),
+                listener_key=limit_key,
                 quorum_ids=lambda: frozenset(driver.core.voters.ids),
             ),
             on_fault=_report_fault,

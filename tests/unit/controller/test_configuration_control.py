@@ -10,7 +10,7 @@ from millstream.config import ConfigType, UpdateMode, any_value, at_least, key
 from millstream.controller.controls import ControllerSeams
 from millstream.errors import PolicyViolation
 from millstream.metadata.configs import CLUSTER_DEFAULT, ConfigResource, ResourceType
-from millstream.network.listener_limits import ListenerLimits
+from millstream.network.listener_limits import limit_key
 from millstream.protocol.messages import alter_configs as legacy
 from millstream.protocol.messages import incremental_alter_configs as incremental
 from millstream.protocol.messages.config_records import ConfigRecord
@@ -187,7 +187,7 @@ class BrokerSettings:
 def broker_rig() -> Rig:
     seams = ControllerSeams(
         broker_settings=(BrokerSettings,),
-        listener_settings=(ListenerLimits,),
+        listener_key=limit_key,
         quorum_ids=lambda: frozenset({100, 101}),
     )
     return Rig([0], seams=seams)
