@@ -77,6 +77,9 @@ def work(address: str, name: str, protocol: str) -> None:
             "transactional.id": name,
             "transaction.timeout.ms": 10_000,
             "linger.ms": 1,
+            # Else librdkafka, when the broker is away, throws away the brokers that it knows and may
+            # wait for ever for one of those to take its offsets (confluentinc/librdkafka#5511).
+            "metadata.recovery.strategy": "none",
         }
     )
     producer.init_transactions()
