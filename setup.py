@@ -19,6 +19,7 @@ LINUX_ONLY = {
     "client_selector",
     "delivery",
     "file_sender",
+    "headroom",
     "partition_queues",
     "record_accumulator",
 }

@@ -50,7 +50,6 @@ cdef class ExpressLane:
     cdef bint _is_next_in_log(self, BatchFields* fields) except -1
     cdef int _record_producers(self, int count) except -1
     cdef int _make_ready(self, segment) except -1
-    cdef int _learn_age(self, segment) except -1
     cdef int _reserve(self) except -1
     cdef int64_t stage(
         self, uint8_t* batch, int64_t size, int64_t leader_epoch, int64_t now_ms,

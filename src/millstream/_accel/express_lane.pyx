@@ -55,6 +55,7 @@ cdef struct Slots:
     Py_ssize_t entries
     Py_ssize_t is_dirty
     Py_ssize_t descriptor
+    Py_ssize_t headroom_end
 
 cdef Slots slots
 cdef object disk_file = None
@@ -96,6 +97,7 @@ def bind(
     slots.entries = ms_slot_offset(epochs, "_entries")
     slots.is_dirty = ms_slot_offset(epochs, "is_dirty")
     slots.descriptor = ms_slot_offset(file, "_descriptor")
+    slots.headroom_end = ms_slot_offset(file, "headroom_end")
     disk_file = file
     limits_of = limits_of_config
     to_storage_error = storage_error
@@ -205,6 +207,7 @@ cdef class ExpressLane:
         cdef int64_t age_max_ms
         if slot(self._epochs, slots.is_dirty) is not False or not entries:
             return False
+        self._now_ms = now_ms
         segments = <list>slot(slot(self._local, slots.segments), slots.segment_list)
         segment = segments[len(segments) - 1]
         if slot(segment, slots.is_ready) is not True or slot(segment, slots.file) is None:
@@ -213,7 +216,6 @@ cdef class ExpressLane:
         if slot(self._indexes, slots.is_full) is not False:
             return False
         self._segment = segment
-        self._now_ms = now_ms
         self._epoch = (<tuple>entries[len(entries) - 1])[0]
         self._position = self._next_position = number_in(segment, slots.size)
         self._position_max = number_in(segment, slots.size_max)
@@ -227,7 +229,7 @@ cdef class ExpressLane:
             return True
         first = slot(segment, slots.first_timestamp)
         if first is None:
-            self._learn_age(segment)
+            self._make_ready(segment)
             first = slot(segment, slots.first_timestamp)
         if <int64_t>first >= 0:
             self._timestamp_max = saturated_sum(<int64_t>first, max(age_max_ms, 0))
@@ -274,17 +276,10 @@ cdef class ExpressLane:
         return True
 
     cdef int _make_ready(self, segment) except -1:
-        """The first use of a segment opens its files."""
+        """The first use of a segment opens its files and reads the time of its first batch."""
         try:
             segment.open_file()
             segment.ready_indexes()
-        except OSError as cause:
-            raise to_storage_error(self._local.directory, "appending", cause) from cause
-        return 0
-
-    cdef int _learn_age(self, segment) except -1:
-        """The second use reads the time of its first batch."""
-        try:
             segment.age_ms(0, self._now_ms)
         except OSError as cause:
             raise to_storage_error(self._local.directory, "appending", cause) from cause
@@ -312,6 +307,8 @@ cdef class ExpressLane:
         cdef object file = None if self._count == 0 else slot(self._segment, slots.file)
         if not isinstance(file, disk_file):
             return False
+        if self._next_position > number_in(file, slots.headroom_end):
+            file.make_headroom(self._position, self._next_position)
         write.descriptor = number_in(file, slots.descriptor)
         write.parts = self._parts
         write.count = self._count

@@ -12,17 +12,34 @@ import fcntl
 import mmap
 import os
 import shutil
+import sys
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
+from millstream import _accel
 from millstream.errors import KafkaStorageError
 from millstream.storage.filesystem import LOCK_FILE_NAME, DiskUsage, FileStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from millstream.types import ReadableBuffer
+
+_make_headroom: Callable[[int, int, int], bool] | None = None
+if _accel.COMPILED:
+    with suppress(ImportError):  # It is for Linux only.
+        from millstream._accel.headroom import make_headroom as _make_headroom
+
+HEADROOM_SINCE_BYTES: Final = 4 * 1024 * 1024
+"""Smaller files get none: a broker may have thousands of them."""
+HEADROOM_PART: Final = 8
+"""A file is given an eighth of its size in advance,"""
+HEADROOM_BYTES_MAX: Final = 16 * 1024 * 1024
+"""and no more than this."""
+SPARE_BYTES_MAX: Final = 32 * 1024
+"""What a file may have of the disk beyond its content: the end of its last block, and its tree."""
+_BLOCK_BYTES: Final = 512  # The unit of st_blocks, whatever a block is on the disk.
 
 
 def _full_sync(descriptor: int) -> None:
@@ -50,10 +67,12 @@ class DiskFileMap:
 class DiskFile:
     """A real open file."""
 
-    __slots__ = ("_descriptor", "path")
+    __slots__ = ("_descriptor", "headroom_end", "path")
 
     def __init__(self, path: str, flags: int) -> None:
         self._descriptor = -1
+        self.headroom_end = 0
+        """An append that ends further on asks `make_headroom` first."""
         self.path = path
         self._descriptor = os.open(path, flags, 0o644)
 
@@ -107,9 +126,39 @@ class DiskFile:
             # Rare (a full disk, a signal): one copy makes the rest simple.
             self.pwrite(memoryview(b"".join(buffers))[written:], position + written)
 
+    def append(self, data: ReadableBuffer, position: int) -> None:
+        """One system call, unless the file needs headroom."""
+        end = position + len(data)
+        if end > self.headroom_end:
+            self.make_headroom(position, end)
+        self.pwrite(data, position)
+
+    def make_headroom(self, position: int, end: int) -> None:
+        """Take blocks for an append, and for those to come; without them it costs more, no less.
+
+        Whether there is room at all the write finds out.
+        """
+        wanted_end = end + min(end // HEADROOM_PART, HEADROOM_BYTES_MAX)
+        if end < HEADROOM_SINCE_BYTES:
+            self.headroom_end = HEADROOM_SINCE_BYTES
+        elif _make_headroom is not None and _make_headroom(
+            self._descriptor, position, wanted_end - position
+        ):
+            self.headroom_end = wanted_end
+        else:
+            self.headroom_end = sys.maxsize
+
+    def trim(self, size: int) -> None:
+        """By `ftruncate`, if the size is another or blocks were taken, by whomever."""
+        status = os.fstat(self._descriptor)
+        taken = status.st_blocks * _BLOCK_BYTES - size
+        if status.st_size != size or taken > SPARE_BYTES_MAX:
+            self.truncate(size)
+
     def truncate(self, size: int) -> None:
         """By `ftruncate`."""
         os.ftruncate(self._descriptor, size)
+        self.headroom_end = 0
 
     def allocate(self, size: int) -> None:
         """By `posix_fallocate`; where that is missing the file only gets its size."""

@@ -72,6 +72,14 @@ class File(Protocol):
         """Write several buffers one after the other, or raise with some prefix written."""
         ...
 
+    def append(self, data: ReadableBuffer, position: int) -> None:
+        """As `pwrite`, at the end of a file that grows: it may take more room than it needs yet."""
+        ...
+
+    def trim(self, size: int) -> None:
+        """Have the file be of a size, and give back what it has of the disk beyond that."""
+        ...
+
     def truncate(self, size: int) -> None:
         """Cut the file, or extend it with zeros (that take no room on disk)."""
         ...

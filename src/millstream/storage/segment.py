@@ -285,9 +285,7 @@ class LogSegment:
         """No more appends for now: finish the indexes and cut all files to their content."""
         if not self.is_changed:
             return
-        file = self.open_file()
-        if file.size() != self.size:
-            file.truncate(self.size)
+        self.open_file().trim(self.size)
         self.ready_indexes().seal()
         self.is_changed = False
 
@@ -322,7 +320,7 @@ class LogSegment:
             self.ready_indexes()
         file = self._file or self.open_file()
         try:
-            file.pwrite(data, position)
+            file.append(data, position)
         except OSError:
             # What is in the file is beyond `size`: never read, and overwritten by the next append.
             with suppress(OSError):

@@ -88,6 +88,15 @@ class SimFile:
         """As one write."""
         self.pwrite(b"".join(buffers), position)
 
+    def append(self, data: ReadableBuffer, position: int) -> None:
+        """A write like others."""
+        self.pwrite(data, position)
+
+    def trim(self, size: int) -> None:
+        """Cut, if there is something to cut."""
+        if self.size() != size:
+            self.truncate(size)
+
     def truncate(self, size: int) -> None:
         """Cut, or extend with a hole."""
         self._use("truncate", 0).truncate(size, self._filesystem.now_ms)

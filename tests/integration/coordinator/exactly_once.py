@@ -77,7 +77,7 @@ def work(address: str, name: str, protocol: str) -> None:
             "transactional.id": name,
             "transaction.timeout.ms": 10_000,
             "linger.ms": 1,
-            # Else librdkafka, when the broker is away, throws away the brokers that it knows and may
+            # Else librdkafka throws away the brokers it knows when there is none to be had, and may
             # wait for ever for one of those to take its offsets (confluentinc/librdkafka#5511).
             "metadata.recovery.strategy": "none",
         }
