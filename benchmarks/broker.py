@@ -4,9 +4,10 @@
 
 One load generator in C drives `millstream server start` and Apache Kafka from Maven (1 GB of heap,
 the flags and settings it comes with), in turns on the same machine and disk, after a warm-up of
-both. Of all rounds the median counts. A ratio says how many times better ours is: more requests
-per second, less CPU time, less waiting, less memory. CPU time is that of all threads of the broker.
-At the end stands which of the bars of `broker_bars` hold.
+both. Who is not measured stands still meanwhile. Of all rounds the median counts. A ratio says how
+many times better ours is: more requests per second, less CPU time, less waiting, less memory. CPU
+time is that of all threads of the broker. At the end stands which of the bars of `broker_bars`
+hold.
 
 Produce: Produce v13 with acks=all to a topic of 4 partitions; `c4-w5` is 4 connections with 5
 requests in flight each. 100 B is one record, larger batches hold records of 1 KiB. Fetch: Fetch v18
@@ -28,7 +29,7 @@ import signal
 import statistics
 import sys
 import tempfile
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,8 @@ from benchmarks.broker_processes import BrokerProcess, KafkaLauncher, Millstream
 from benchmarks.broker_rows import Effort, FetchRow, FollowRow, ProduceRow, median, rows
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from benchmarks.broker_bars import Pair
     from benchmarks.broker_processes import Launcher
     from benchmarks.broker_rows import Figures, Row
@@ -232,13 +235,25 @@ def compare(
     floors = broker_floor.floors_of(row) if options.floor else {}
     for number in range(options.rounds):
         for name, floor in floors.items():
-            taken.setdefault(name, []).append(floor.measure(options.seconds))
+            with alone(brokers):
+                taken.setdefault(name, []).append(floor.measure(options.seconds))
         for broker in brokers if number % 2 == 0 else reversed(brokers):
-            taken[broker.name].append(round_in_quiet(row, broker, effort))
+            with alone(brokers, broker):
+                taken[broker.name].append(round_in_quiet(row, broker, effort))
     found = {name: median(each) for name, each in taken.items()}
     for broker in brokers:
         found[broker.name]["repeats"] = sum(each["repeats"] for each in taken[broker.name])
     return found
+
+
+@contextmanager
+def alone(brokers: list[BrokerProcess], measured: BrokerProcess | None = None) -> Iterator[None]:
+    """Whoever else there is stands still."""
+    with ExitStack() as stack:
+        for broker in brokers:
+            if broker is not measured:
+                stack.enter_context(broker.standing_still())
+        yield
 
 
 def round_in_quiet(row: Row, broker: BrokerProcess, effort: Effort) -> Figures:

@@ -1,7 +1,8 @@
 """The contenders of `benchmarks.broker`: our broker and Apache Kafka, each a process of its own.
 
-Both run with the settings a user gets without asking, but for two delays: deleted topics leave the
-disk at once, so that many rounds fit on it. Nothing here measures.
+Both run with the settings a user gets without asking, but for three delays: deleted topics leave
+the disk at once, so that many rounds fit on it, and a broker may stand still for minutes, which it
+does while the other one is measured. Nothing here measures.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -30,7 +32,7 @@ from tests.integration.node.harness import Client
 from tests.interop.java_client import require_broker_jars
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from types import TracebackType
     from typing import Self
 
@@ -41,7 +43,11 @@ TOPIC_SECONDS_MAX = 30
 _CONNECT_PAUSE_SECONDS = 0.002
 _CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 
-SETTINGS = {"log.segment.delete.delay.ms": "0", "log.initial.task.delay.ms": "100"}
+SETTINGS = {
+    "log.segment.delete.delay.ms": "0",
+    "log.initial.task.delay.ms": "100",
+    "broker.session.timeout.ms": "600000",
+}
 """What differs from the defaults, for both, unless a launcher is given something else."""
 
 # What kafka-server-start.sh gives the JVM.
@@ -175,6 +181,7 @@ class BrokerProcess:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._process.send_signal(signal.SIGCONT)
         self._process.send_signal(signal.SIGTERM)
         try:
             self._process.wait(STOP_SECONDS_MAX)
@@ -182,6 +189,15 @@ class BrokerProcess:
             self._process.kill()
             self._process.wait()
         shutil.rmtree(self._directory, ignore_errors=True)
+
+    @contextmanager
+    def standing_still(self) -> Iterator[None]:
+        """It uses no processor meanwhile: an idle Apache Kafka takes a tenth of one."""
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
 
     @property
     def pid(self) -> int:
