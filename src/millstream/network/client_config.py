@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from millstream.dataclass import dataclass
 from millstream.network.backoff import Backoff
 
 

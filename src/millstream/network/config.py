@@ -7,7 +7,7 @@ listeners are checked as a whole: a wrong one ends in one error which names ever
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from millstream.config import (
@@ -21,6 +21,7 @@ from millstream.config import (
     one_of,
     validate,
 )
+from millstream.dataclass import dataclass
 from millstream.network.endpoint import (
     LISTENER_SYNTAX,
     Endpoint,

@@ -264,8 +264,8 @@ async def _run(config: NodeConfig, *, as_json: bool) -> int:
     await node.start()
     signals = _Signals(finished)
     _announce(node, as_json=as_json)
-    # What a start leaves behind stays for good: no collection need look at it again.
-    gc.collect()
+    # What a start leaves behind stays for good: no collection need look at it again. There is
+    # hardly any garbage in it, and to look for that would keep the first client waiting.
     gc.freeze()
     gc.enable()
     code = await finished

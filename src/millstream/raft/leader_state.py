@@ -6,9 +6,10 @@ majority are here, as arithmetic over the replicas' progress.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, ClassVar
 
+from millstream.dataclass import dataclass
 from millstream.raft.states import Role
 
 if TYPE_CHECKING:

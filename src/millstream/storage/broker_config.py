@@ -6,7 +6,6 @@ override is in `config`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from millstream.config import (
@@ -20,6 +19,7 @@ from millstream.config import (
     non_empty,
     validate,
 )
+from millstream.dataclass import dataclass
 from millstream.types import INT64_MAX
 
 LONG: Final = ConfigType.LONG

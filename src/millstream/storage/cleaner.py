@@ -16,9 +16,10 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from millstream.dataclass import dataclass
 from millstream.errors import CorruptMessage, KafkaStorageError
 from millstream.storage.cleaning_pass import (
     CleanedGroup,
