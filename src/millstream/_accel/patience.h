@@ -14,8 +14,6 @@
 
 #include "clocks.h"
 #include "sockets.h"
-#include <stdlib.h>
-static inline int ms_patient_max(void) { const char *e = getenv("PATIENT"); return e ? atoi(e) : 1; }
 
 #define MS_LOOK_NS 100000
 /* Between an answer and the next request, with the way to sleep and back. If it comes sooner both
@@ -35,14 +33,13 @@ typedef struct {
     int quick;           /* requests that came so soon; one that does not halves it */
     int quick_needed;    /* before it is worth to look for the next one */
     int credit;          /* for vain looks, earned by those that were not */
-    int several;
 } ms_patience;
 
 /* Somebody was woken up by requests. */
 static inline void ms_patience_woken(ms_patience *patience)
 {
     int64_t gap = ms_monotonic_ns() - patience->answered_ns;
-    int is_soon = (gap >= MS_GAP_NS_MIN || patience->several) && gap <= MS_GAP_NS_MAX;
+    int is_soon = gap >= MS_GAP_NS_MIN && gap <= MS_GAP_NS_MAX;
     if (!is_soon)
         patience->quick /= 2;
     else if (patience->quick < MS_QUICK_MAX)

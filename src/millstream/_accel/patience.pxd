@@ -5,9 +5,7 @@ from millstream._accel.sockets cimport ms_event
 cdef extern from "patience.h" nogil:
     const int MS_QUICK_MIN
     ctypedef struct ms_patience:
-        int several
         int quick_needed
     void ms_patience_woken(ms_patience* patience)
     bint ms_patience_answered(ms_patience* patience)
     int ms_patience_look(ms_patience* patience, int epoll, ms_event* events, int count)
-    int ms_patient_max() nogil

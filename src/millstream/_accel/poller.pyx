@@ -10,7 +10,7 @@ from libc.errno cimport errno
 from libc.stdint cimport int64_t
 
 from millstream._accel.patience cimport (
-    MS_QUICK_MIN, ms_patient_max, ms_patience_answered, ms_patience_look, ms_patience_woken)
+    MS_QUICK_MIN, ms_patience_answered, ms_patience_look, ms_patience_woken)
 from millstream._accel.sockets cimport ms_epoll_create, ms_epoll_ready, ms_event
 
 import os
@@ -62,13 +62,10 @@ cdef class Poller:
     cdef _serve(self, ms_event* events, int count):
         """Serve who is ready, and look for the next request for as long as that pays."""
         cdef int64_t answered
-        cdef int looks = 0, most = ms_patient_max()
-        cdef bint fits
+        cdef int looks = 0
         while count > 0:
             answered = self.turn(events, count)
-            fits = count <= most and answered == count
-            self._patience.several = count > 1
-            if (not fits or not ms_patience_answered(&self._patience)
+            if (count > 1 or answered != 1 or not ms_patience_answered(&self._patience)
                     or self._processor.is_turn_coming):
                 return
             looks += 1
