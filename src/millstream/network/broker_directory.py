@@ -128,16 +128,14 @@ class BrokerDirectory:
         link.last_failure = reason
         self.on_lost()
 
-    def last_failure(self, node_id: int) -> str:
-        """Why the last connection failed or ended, for messages; empty if none did."""
-        link = self._links.get(node_id)
-        return "" if link is None or not link.last_failure else f"{link.name}: {link.last_failure}"
-
     def failures(self) -> list[str]:
-        """The same for all members that have one and are not connected."""
+        """Why the last connections of members failed or ended, of those that are not connected.
+
+        Any thread may ask, while the one that owns the links adds and removes some.
+        """
         return [
-            self.last_failure(link.node_id)
-            for link in self._links.values()
+            f"{link.name}: {link.last_failure}"
+            for link in list(self._links.values())
             if link.is_member and link.last_failure and link.state is not LinkState.READY
         ]
 

@@ -9,7 +9,7 @@ import pytest
 from millstream.errors import (
     BrokerUnreachable,
 )
-from millstream.network.broker_link import TRANSITIONS, LinkState
+from millstream.network.broker_link import TRANSITIONS, BrokerLink, LinkState
 from millstream.network.network_client import (
     NetworkClient,
     NetworkClientConfig,
@@ -159,13 +159,13 @@ def test_a_success_ends_the_row_of_failures(
         client.handle(selector.take(), now_ms)
         now_ms += client.connection_delay_ms(1, now_ms)
     connection = connected(client, selector, now_ms)
-    assert client.last_failure(1) == ""
+    assert client.failures() == []
 
     selector.drop(connection)
     client.handle(selector.take(), now_ms)
 
     assert client.connection_delay_ms(1, now_ms) <= 60
-    assert client.last_failure(1) == "broker 1 (one:9092): gone"
+    assert client.failures() == ["broker 1 (one:9092): gone"]
 
 
 def test_a_connection_that_does_not_stand_in_time_is_given_up(
@@ -325,7 +325,6 @@ def test_unknown_brokers_have_no_facts(client: NetworkClient) -> None:
     assert client.connection_delay_ms(5, 0) == 0
     assert client.version_of(5, ApiKey.METADATA) is None
     assert client.features_of(5) == ()
-    assert client.last_failure(5) == ""
     client.throttle(5, 100, 0)
     client.forget(5)
 
@@ -334,3 +333,22 @@ def test_every_state_can_end_in_disconnection() -> None:
     assert TRANSITIONS.keys() == set(LinkState)
     others = set(LinkState) - {LinkState.DISCONNECTED}
     assert all(LinkState.DISCONNECTED in TRANSITIONS[each] for each in others)
+
+
+def test_another_thread_may_ask_for_failures_while_brokers_come_and_go(
+    client: NetworkClient, selector: ScriptedSelector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.is_ready(1, 0)
+    selector.drop(selector.last)
+    client.handle(selector.take(), 0)
+    name = BrokerLink.name.fget  # type: ignore[attr-defined]  # It is a property.
+
+    def name_while_the_owner_works(link: BrokerLink) -> str:
+        client.forget(1)
+        client.set_address(7, "seven", 9092)
+        return str(name(link))
+
+    monkeypatch.setattr(BrokerLink, "name", property(name_while_the_owner_works))
+
+    assert client.failures() == ["broker 1 (one:9092): gone"]
+    assert client.members() == [7]
