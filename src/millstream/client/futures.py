@@ -42,6 +42,10 @@ class Waiter(Generic[T]):
         """Complete it with an error, which is raised where it is waited for."""
         self._complete(None, error)
 
+    def abandon(self) -> None:
+        """Nobody waits any more: who would complete it may forget it."""
+        self._complete(None, OperationTimeout(f"{self.what}: nobody waits for it any more"))
+
     def done(self) -> bool:
         """Whether it is complete."""
         return self._is_done

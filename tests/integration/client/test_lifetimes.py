@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import re
@@ -16,10 +17,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from millstream import Admin, Consumer, Producer, RetryingConsumer, ShareConsumer, TopicPartition
+from millstream import (
+    Admin,
+    AsyncProducer,
+    Consumer,
+    Producer,
+    RetryingConsumer,
+    ShareConsumer,
+    TopicPartition,
+)
 from millstream.client.consumer.read_topic import read_topic
+from millstream.client.futures import Waiter
 from millstream.clock import SystemClock
-from millstream.errors import MillstreamError
+from millstream.errors import MillstreamError, OperationTimeout, UnknownTopicOrPartition
 from tests.integration.client.client_kinds import KINDS
 
 if TYPE_CHECKING:
@@ -285,3 +295,30 @@ def test_ctrl_c_ends_a_wait_for_an_acknowledgement(
                     producer.close(0.1)
 
         interrupted(run)
+
+
+def waiters_for(topic: str) -> int:
+    """How many results about a topic somebody would still have."""
+    return sum(isinstance(each, Waiter) and topic in each.what for each in gc.get_objects())
+
+
+def test_sends_that_were_given_up_leave_nothing_in_a_producer(
+    millstream_broker: EmbeddedBroker, millstream_topic: TopicFactory
+) -> None:
+    topic = millstream_topic(partitions=1)
+    settings: Any = {"max_block": 0.005, "retry_backoff": 0.01}
+
+    with Producer(millstream_broker.bootstrap_servers, **settings) as producer:
+        for _ in range(50):
+            with pytest.raises((UnknownTopicOrPartition, OperationTimeout)):
+                producer.send(topic, "v", partition=7)
+        eventually(lambda: waiters_for(topic) < 10)
+
+    async def give_up() -> None:
+        async with AsyncProducer(millstream_broker.bootstrap_servers, **settings) as producer:
+            for _ in range(50):
+                with pytest.raises((UnknownTopicOrPartition, OperationTimeout)):
+                    await producer.send(topic, "v", partition=7)
+            eventually(lambda: waiters_for(topic) < 10)
+
+    asyncio.run(give_up())

@@ -45,6 +45,17 @@ def test_waiting_too_long_says_what_for() -> None:
         waiter.result(0.01)
 
 
+def test_who_gives_up_tells_whoever_would_complete_it() -> None:
+    waiter: Waiter[int] = Waiter("deleting orders")
+
+    waiter.abandon()
+    waiter.set_result(7)
+
+    assert waiter.done()
+    with pytest.raises(OperationTimeout, match="deleting orders: nobody waits for it any more"):
+        waiter.result()
+
+
 def test_another_thread_completes_it() -> None:
     waiter: Waiter[str] = Waiter()
     thread = threading.Thread(target=waiter.set_result, args=("done",))

@@ -334,6 +334,8 @@ class AsyncProducer:
                 await wish
         except TimeoutError:
             raise self._core.unknown_topic(topic, partition, self._max_block_ms) from None
+        finally:
+            wish.abandon()
 
     def _require_open_transaction(self) -> None:
         if self._core.transactions is not None:

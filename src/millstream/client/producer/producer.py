@@ -331,10 +331,13 @@ class Producer:
 
     def _wait_for_topic(self, topic: str, partition: int, deadline: Deadline) -> None:
         self._core.io.check_usable()
+        wish = self._core.wish_for_topic(topic, partition)
         try:
-            self._core.wish_for_topic(topic, partition).result(deadline.left_s())
+            wish.result(deadline.left_s())
         except OperationTimeout:
             raise self._core.unknown_topic(topic, partition, self._max_block_ms) from None
+        finally:
+            wish.abandon()
 
     def _require_open_transaction(self) -> None:
         if self._core.transactions is not None:
