@@ -264,19 +264,19 @@ class ProducerCore:
 
     def unknown_topic(self, topic: str, partition: int, waited_ms: int) -> MillstreamError:
         """Why a topic is still not known after that long."""
-        count = self.accumulator.partition_count(topic)
         seconds = waited_ms / 1000
-        failure = self.runtime.metadata.failure()
-        if failure is not None:
+        metadata = self.runtime.metadata
+        if (failure := metadata.failure()) and self.runtime.network.failures():
+            return failure
+        if self.config.isolation.to_wire(topic) not in metadata.snapshot.topics:
             why = f"the metadata of topic {topic} was not there within max_block, {seconds:g} s"
-            late = OperationTimeout(f"{why}; send again, or give it more time")
-            return failure if self.runtime.network.failures() else late
+            return OperationTimeout(f"{why}; send again, or give it more time")
+        count = self.accumulator.partition_count(topic)
         if count is not None and partition >= count:
             why = f"topic {topic} has {count} partitions, and still no partition {partition}"
             return UnknownTopicOrPartition(f"{why} after {seconds:g} s")
-        return OperationTimeout(
-            f"topic {topic} is not known after {seconds:g} s; create it, or check its name"
-        )
+        why = f"topic {topic} is not known after {seconds:g} s"
+        return OperationTimeout(f"{why}; create it, or check its name")
 
     def no_memory(self, size: int) -> BufferExhausted:
         """Why a record could not be appended in time."""

@@ -16,14 +16,14 @@ from millstream.errors import (
     InvalidTopic,
     MessageTooLarge,
     NotLeaderOrFollower,
+    OperationTimeout,
     UnknownTopicOrPartition,
 )
+from millstream.testing import EmbeddedBroker
 from tests.integration.client.producer.reading import read_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from millstream.testing import EmbeddedBroker
 
 pytestmark = pytest.mark.integration
 
@@ -133,3 +133,13 @@ def test_topics_that_cannot_be_are_refused(
             producer.send(make_topic(2), b"v", partition=7)
         with pytest.raises(InvalidArgument, match="must be a number of 0 or more"):
             producer.send("t", b"v", partition=-1)
+
+
+def test_a_topic_that_is_not_there_is_named_after_max_block() -> None:
+    settings = {"auto.create.topics.enable": "false"}
+    with (
+        EmbeddedBroker(in_memory=True, settings=settings) as broker,
+        Producer(broker.bootstrap_servers, max_block=2) as producer,
+        pytest.raises(OperationTimeout, match=r"topic orders is not known .* check its name"),
+    ):
+        producer.send("orders", "v")

@@ -280,3 +280,10 @@ def test_batches_are_sealed_as_the_wire_wants_them() -> None:
 
     assert (batch.record_count, batch.producer_id, batch.base_sequence) == (3, 77, 0)
     assert batch.compression.config_name == "gzip"
+
+
+def test_why_a_topic_is_not_known_depends_on_what_was_asked() -> None:
+    desk = Desk()
+
+    assert "was not there within max_block" in str(desk.core.unknown_topic("new", -1, 5))
+    assert "still no partition 7" in str(desk.core.unknown_topic(TOPIC, 7, 5))
