@@ -124,10 +124,14 @@ class Reader:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """This Python first on the path; commands that name no broker find ours."""
+        """This Python first on the path; commands that name no broker find ours.
+
+        Options that are meant for this run of pytest are not for those of a page.
+        """
         return {
             **os.environ,
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "PYTEST_ADDOPTS": "",
             "MILLSTREAM_BOOTSTRAP_SERVER": self.address,
             "MILLSTREAM_LISTENERS": f"PLAINTEXT://{self.address}",
         }
