@@ -84,7 +84,8 @@ const actions = {
   // Members of one group read a topic together until they have `count` messages, and leave.
   async group({ topic, groupId, members, count }) {
     const values = []
-    const settings = { groupId, sessionTimeout: 6000, heartbeatInterval: 300 }
+    // Its members hear of a rebalance only between two fetches: short ones.
+    const settings = { groupId, sessionTimeout: 6000, heartbeatInterval: 300, maxWaitTimeInMs: 200 }
     const consumers = Array.from({ length: members }, () => kafka.consumer(settings))
     const assigned = consumers.map(
       consumer => new Promise(done => consumer.on(consumer.events.GROUP_JOIN, done))
