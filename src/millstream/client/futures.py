@@ -1,7 +1,7 @@
 """Results that the I/O thread has later, for callers that block and for callers that await.
 
-The I/O thread completes a `Waiter` exactly once; anybody may wait for it, in a thread (Ctrl-C ends
-the wait) or in an event loop.
+The I/O thread completes a `Waiter` exactly once, unless it was abandoned before; anybody may wait
+for it, in a thread (Ctrl-C ends the wait) or in an event loop.
 """
 
 from __future__ import annotations

@@ -29,7 +29,12 @@ from millstream import (
 from millstream.client.consumer.read_topic import read_topic
 from millstream.client.futures import Waiter
 from millstream.clock import SystemClock
-from millstream.errors import MillstreamError, OperationTimeout, UnknownTopicOrPartition
+from millstream.errors import (
+    BootstrapFailed,
+    MillstreamError,
+    OperationTimeout,
+    UnknownTopicOrPartition,
+)
 from tests.integration.client.client_kinds import KINDS
 
 if TYPE_CHECKING:
@@ -322,3 +327,12 @@ def test_sends_that_were_given_up_leave_nothing_in_a_producer(
             eventually(lambda: waiters_for(topic) < 10)
 
     asyncio.run(give_up())
+
+
+def test_sends_that_were_given_up_leave_nothing_while_no_broker_answers() -> None:
+    with Producer("127.0.0.1:1", max_block=0.005) as producer:
+        for _ in range(50):
+            with pytest.raises((BootstrapFailed, OperationTimeout)):
+                producer.send("far-away", "v")
+
+        eventually(lambda: waiters_for("far-away") < 10)

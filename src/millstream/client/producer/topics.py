@@ -42,7 +42,10 @@ class TopicRegistry:
         """Complete `waiter` once the topic has so many partitions, or has an error that stays."""
         wire = self._isolation.to_wire(topic)
         self._followed[wire] = topic
-        self._wishes.setdefault(wire, []).append(_Wish(partition_count, waiter))
+        wishes = self._wishes.setdefault(wire, [])
+        if wishes and wishes[0].waiter.done():  # Given up, perhaps with many others after it.
+            wishes[:] = [each for each in wishes if not each.waiter.done()]
+        wishes.append(_Wish(partition_count, waiter))
         self._metadata.want([wire])
         known = self._metadata.snapshot.topics.get(wire)
         if known is not None:
