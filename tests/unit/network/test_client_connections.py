@@ -225,6 +225,21 @@ def test_a_connection_that_nobody_uses_is_closed_and_made_again_when_needed(
     assert len(selector.connections) == 2, "at once: nothing has failed"
 
 
+def test_what_failed_before_a_connection_stood_is_no_reason_any_more(
+    client: NetworkClient, selector: ScriptedSelector
+) -> None:
+    client.is_ready(1, 0)
+    selector.drop(selector.last)
+    client.handle(selector.take(), 0)
+    assert client.failures() == ["broker 1 (one:9092): gone"]
+    connection = connected(client, selector, 1_000)
+
+    client.poll(541_000)
+
+    assert connection.is_closed
+    assert client.failures() == []
+
+
 def test_idle_connections_stay_if_told_so(selector: ScriptedSelector) -> None:
     client = NetworkClient(selector, NetworkClientConfig(idle_ms=-1), Random(1))
     client.set_address(1, "one", 9092)
