@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-KERNEL := $(wildcard src/millstream/_accel/*.pyx src/millstream/_accel/*.pxd src/millstream/_accel/*.h)
+KERNEL := $(wildcard $(foreach kind,pyx pxd h c,src/millstream/_accel/*.$(kind) src/millstream/_accel/*/*.$(kind)))
 INSTALLED := $(VENV)/.installed
 TEST_WORKERS ?= 2
 SECONDS ?= 60
@@ -133,4 +133,4 @@ clean: ## Remove what builds and tests left behind
 	rm -rf build dist .coverage .coverage.* htmlcov .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	rm -rf .import_linter_cache src/*.egg-info
 	find src tests tools benchmarks -name __pycache__ -prune -exec rm -rf {} +
-	rm -f src/millstream/_accel/*.so src/millstream/_accel/*.c $(INSTALLED)
+	rm -f src/millstream/_accel/*/*.so $(INSTALLED)

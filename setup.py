@@ -16,19 +16,22 @@ from setuptools.command.build_ext import build_ext
 KERNEL = Path("src/millstream/_accel")
 # They stand on epoll; elsewhere their plain twins run.
 LINUX_ONLY = {
-    "client_selector",
-    "delivery",
-    "file_sender",
-    "headroom",
-    "partition_queues",
-    "record_accumulator",
+    "broker.file_sender",
+    "broker.headroom",
+    "client.client_selector",
+    "client.delivery",
+    "client.partition_queues",
+    "client.record_accumulator",
 }
+# Cython's output stays apart from the C that is written by hand.
+GENERATED = "build/kernel"
 
 
 class BuildKernel(build_ext):
     """As setuptools builds extensions, and one line for the reader when they cannot be built."""
 
     def run(self) -> None:
+        self.parallel = self.parallel or os.cpu_count()
         super().run()
         missing = [
             extension.name
@@ -49,20 +52,25 @@ def kernel_extensions() -> list[Extension]:
         return []
     from Cython.Build import cythonize
 
-    shared = sorted(str(path) for path in (*KERNEL.glob("*.h"), *KERNEL.glob("*.pxd")))
+    shared = sorted(str(path) for path in (*KERNEL.rglob("*.h"), *KERNEL.rglob("*.pxd")))
     extensions = [
         Extension(
-            f"millstream._accel.{source.stem}",
+            f"millstream._accel.{name}",
             [str(source)],
             depends=shared,
+            include_dirs=[str(KERNEL)],
             extra_compile_args=["-O3", "-g0"],
         )
-        for source in sorted(KERNEL.glob("*.pyx"))
-        if sys.platform == "linux" or source.stem not in LINUX_ONLY
+        for source in sorted(KERNEL.glob("*/*.pyx"))
+        if (name := f"{source.parent.name}.{source.stem}")
+        and (sys.platform == "linux" or name not in LINUX_ONLY)
     ]
     directives = {"language_level": 3, "freethreading_compatible": True}
     built: list[Extension] = cythonize(  # type: ignore[no-untyped-call]  # Cython has no types
-        extensions, compiler_directives=directives
+        extensions,
+        build_dir=GENERATED,
+        compiler_directives=directives,
+        nthreads=os.cpu_count() or 1,
     )
     for extension in built:
         extension.optional = True  # Here, because cythonize() does not hand it on.

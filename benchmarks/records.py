@@ -58,7 +58,8 @@ def kernels() -> dict[str, Kernel]:
     plain = Kernel(plain_codec, plain_arrow, plain_crc32c.crc32c)
     if not _accel.COMPILED:
         return {"plain": plain}
-    from millstream._accel import arrow, crc32c, record_codec
+    from millstream._accel.arrow import records as arrow
+    from millstream._accel.codec import crc32c, record_codec
 
     return {"compiled": Kernel(record_codec, arrow, crc32c.crc32c), "plain": plain}
 

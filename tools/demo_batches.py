@@ -94,7 +94,7 @@ def codecs() -> list[tuple[str, Any]]:
     """The codecs that this installation has."""
     if not _accel.COMPILED:
         return [("plain Python", plain)]
-    from millstream._accel import record_codec as compiled
+    from millstream._accel.codec import record_codec as compiled
 
     return [("compiled kernel", compiled), ("plain Python", plain)]
 

@@ -1,4 +1,4 @@
-"""The compiled kernel: CRC-32C, murmur2, the record codec, Arrow, frames; in Cython.
+"""The compiled kernel, in Cython and C: `codec`, `arrow`, `client` and `broker`.
 
 `millstream.records.kernel` chooses between these modules and their plain-Python twins in
 `millstream.records.plain`, the `..._frames` of `millstream.server` between their own functions and
@@ -21,21 +21,21 @@ IMPLEMENTATIONS = ("compiled", "python")
 """What MILLSTREAM_IMPL may say."""
 
 _MODULES = (
-    "crc32c",
-    "murmur2",
-    "record_codec",
-    "consumer_record",
-    "consumer_records",
-    "client_batch",
-    "commit_frames",
-    "produce_frames",
-    "fetch_frames",
-    "batch_finder",
-    "express_lane",
-    "produce_lane",
-    "fetch_lane",
-    "selector",
-    "arrow",
+    "codec.crc32c",
+    "codec.murmur2",
+    "codec.record_codec",
+    "codec.consumer_record",
+    "codec.consumer_records",
+    "arrow.records",
+    "broker.client_batch",
+    "broker.commit_frames",
+    "broker.produce_frames",
+    "broker.fetch_frames",
+    "broker.batch_finder",
+    "broker.express_lane",
+    "broker.produce_lane",
+    "broker.fetch_lane",
+    "broker.selector",
 )
 
 

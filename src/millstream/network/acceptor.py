@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Iterator
 
-    from millstream._accel.selector import Selector
+    from millstream._accel.broker.selector import Selector
     from millstream.network.connection_quotas import ConnectionQuotas
     from millstream.network.descriptors import DescriptorReserve
     from millstream.network.processor import ListenerService, Processor

@@ -1,7 +1,7 @@
 """The compiled `ClientSelector`: sockets on a thread of their own that never needs the GIL.
 
-`selector_factory` takes it where it was built. What it does is in `_accel.client_selector`; here
-names are resolved and the ends of connections put into words, the same as `SocketSelector`'s.
+`selector_factory` takes it where it was built; `_accel.client.client_selector` says what it does.
+Here names are resolved and the ends of connections put into words, the same as `SocketSelector`'s.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from millstream._accel.client_selector import SelectorCore
+from millstream._accel.client.client_selector import SelectorCore
 from millstream.errors import ProtocolError
 from millstream.network.client_selector import (
     FRAME_BYTES_MAX,

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Mapping
 
-    from millstream._accel.express import ExpressHandler
-    from millstream._accel.selector import Selector
+    from millstream._accel.broker.express import ExpressHandler
+    from millstream._accel.broker.selector import Selector
     from millstream.clock import Clock
     from millstream.network.channel import KafkaChannel
     from millstream.network.config import SocketServerConfig

@@ -16,14 +16,14 @@ from millstream.network.receiver import Receiver
 from millstream.network.senders import Sender
 
 if TYPE_CHECKING:
-    from millstream._accel.selector import Selector
+    from millstream._accel.broker.selector import Selector
     from millstream.network.processor import Processor
 
 
 def find_selector(processor: Processor) -> Selector | None:
     """The selector of a processor, made at the first call; None where there can be none."""
     if processor.selector is None and _accel.COMPILED:
-        from millstream._accel import channel_state, selector
+        from millstream._accel.broker import channel_state, selector
 
         if selector.IS_SUPPORTED:
             channel_state.bind(KafkaChannel, InputGate, Receiver, Sender, Liveness)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _send_region: Callable[[int, ReadableBuffer, int, int, int, ReadableBuffer], int] | None = None
 if _accel.COMPILED:
     with suppress(ImportError):  # It is for Linux only.
-        from millstream._accel.file_sender import send_region as _send_region
+        from millstream._accel.broker.file_sender import send_region as _send_region
 
 SENDFILE_BYTES_MIN: Final = 128 * 1024
 """Below this, reading a file region and sending it with its neighbours is cheaper.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Mapping
 
-    from millstream._accel.express import ExpressHandler
+    from millstream._accel.broker.express import ExpressHandler
     from millstream.clock import Clock
     from millstream.network.config import SocketServerConfig
     from millstream.network.request import Connection, RequestHandler

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from millstream._accel.arrow_schema import columns_by_number
+from millstream._accel.arrow.schema import columns_by_number
 from millstream.errors import InvalidArgument
 from millstream.records.batch import RecordBatch, split_batches
 from millstream.records.builder import RecordBatchBuilder

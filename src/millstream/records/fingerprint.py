@@ -17,7 +17,7 @@ if TYPE_CHECKING or not _accel.COMPILED:
     from millstream.records.plain.row_fingerprint import fold_rows
 else:
     # Not one of the modules that every process imports: few write through Spark.
-    from millstream._accel.row_fingerprint import fold_rows
+    from millstream._accel.codec.row_fingerprint import fold_rows
 
 __all__ = ["Fingerprint", "fingerprint_of", "fold_rows"]
 

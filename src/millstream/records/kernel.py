@@ -30,19 +30,24 @@ if TYPE_CHECKING or not _accel.COMPILED:
         scan_records,
     )
 else:
-    from millstream._accel.arrow import (
+    from millstream._accel.arrow.records import (
         ArrowChunk,
         ArrowRecords,
         ArrowRecordsBuilder,
         ArrowRecordsReader,
         ArrowStream,
     )
-    from millstream._accel.client_batch import inspect_client_batch, number_batch
-    from millstream._accel.consumer_record import ConsumerRecord
-    from millstream._accel.consumer_records import FetchedBatches
-    from millstream._accel.crc32c import crc32c
-    from millstream._accel.murmur2 import murmur2, partition_for_key
-    from millstream._accel.record_codec import BatchWriter, Record, decode_records, scan_records
+    from millstream._accel.broker.client_batch import inspect_client_batch, number_batch
+    from millstream._accel.codec.consumer_record import ConsumerRecord
+    from millstream._accel.codec.consumer_records import FetchedBatches
+    from millstream._accel.codec.crc32c import crc32c
+    from millstream._accel.codec.murmur2 import murmur2, partition_for_key
+    from millstream._accel.codec.record_codec import (
+        BatchWriter,
+        Record,
+        decode_records,
+        scan_records,
+    )
 
 __all__ = [
     "ArrowChunk",

@@ -28,7 +28,7 @@ from millstream.storage.producer_entry import AppendOrigin
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from millstream._accel.express import ExpressHandler
+    from millstream._accel.broker.express import ExpressHandler
     from millstream.clock import Clock
     from millstream.replica.change_notifier import ChangeNotifier
     from millstream.replica.partition import Partition

@@ -26,7 +26,7 @@ from millstream.storage.segments import LogSegments
 from millstream.storage.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
-    from millstream._accel.express import ExpressReader
+    from millstream._accel.broker.express import ExpressReader
     from millstream.clock import Clock
     from millstream.replica.fetch_session_cache import FetchSessionCache
 
@@ -37,7 +37,7 @@ def make_fetch_lane(
     """One for the sessions of a cache."""
     if not _accel.COMPILED:
         return None
-    from millstream._accel import fetch_lane, log_span
+    from millstream._accel.broker import fetch_lane, log_span
 
     fetch_lane.bind(FetchSession, FetchTarget, Partition)
     log_span.bind_logs(UnifiedLog, LocalLog, ProducerStateManager, LogReader, LogSegments)

@@ -20,7 +20,7 @@ from millstream.storage.watermark_news import WatermarkNews
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from millstream._accel.express import ExpressHandler
+    from millstream._accel.broker.express import ExpressHandler
     from millstream.clock import Clock
     from millstream.replica.append_service import AppendResult
     from millstream.replica.change_notifier import ChangeNotifier
@@ -36,7 +36,7 @@ def make_produce_lane(
     """One for the partitions of a table; `failure` says what an exception of an append means."""
     if not _accel.COMPILED:
         return None
-    from millstream._accel import produce_lane
+    from millstream._accel.broker import produce_lane
 
     produce_lane.bind(
         PartitionTable,

@@ -3,7 +3,7 @@
 Consumers commit all the time, and the answer to nearly all of them says the same of every
 partition. Whatever has tagged fields, or is damaged, gives None and goes to the generated decoder,
 which is the authority on what the bytes mean. The function has a compiled twin in
-`_accel.commit_frames`, which runs where it was built.
+`_accel.broker.commit_frames`, which runs where it was built.
 """
 
 from __future__ import annotations
@@ -142,4 +142,4 @@ class _Reader:
 plain_read_commit = read_commit
 """The twin in Python, whichever runs."""
 if not TYPE_CHECKING and _accel.COMPILED:
-    from millstream._accel.commit_frames import read_commit
+    from millstream._accel.broker.commit_frames import read_commit

@@ -5,7 +5,7 @@ A consumer in a session names one partition, or none, in nearly every request; `
 decoder. `answer_single` answers those that were served the short way, `write_plain` everything
 without errors and other rare news; what they cannot say they leave to the generated encoder. Few
 records are read into the answer, many stay a slice of their file between its bytes. What is done
-for every fetch has a compiled twin in `_accel.fetch_frames`, which runs where it was built.
+for every fetch has a compiled twin in `_accel.broker.fetch_frames`, which runs where it was built.
 """
 
 from __future__ import annotations
@@ -391,4 +391,4 @@ def answer_single(fetched: SingleFetched, asked: SingleRequest, correlation_id: 
 plain_read_single, plain_write_single, plain_read_answer = read_single, write_single, read_answer
 """The twins in Python, whichever runs."""
 if not TYPE_CHECKING and _accel.COMPILED:
-    from millstream._accel.fetch_frames import read_answer, read_single, write_single
+    from millstream._accel.broker.fetch_frames import read_answer, read_single, write_single

@@ -3,7 +3,7 @@
 Nearly every Produce request has one topic and one partition. The handler tries `read_single` first;
 whatever has another shape, or is damaged, gives None and goes to the generated decoder, which is
 the authority on what the bytes mean. The answer is made here only for records that were accepted.
-Both functions have a compiled twin in `_accel.produce_frames`, which runs where it was built.
+Both functions have a compiled twin in `_accel.broker.produce_frames`.
 """
 
 from __future__ import annotations
@@ -183,4 +183,4 @@ def write_single(
 plain_read_single, plain_write_single = read_single, write_single
 """The twins in Python, whichever runs."""
 if not TYPE_CHECKING and _accel.COMPILED:
-    from millstream._accel.produce_frames import read_single, write_single
+    from millstream._accel.broker.produce_frames import read_single, write_single

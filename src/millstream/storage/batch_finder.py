@@ -1,8 +1,8 @@
 """Where the batch of an offset is in a segment, found the short way where the kernel is compiled.
 
-`LogReader` asks for the place at which a read begins. `_accel.batch_finder` searches the index and
-reads the heads that prove it in one call; whatever is unusual it leaves to `LogSegment.find_batch`,
-which has all the rules and rebuilds an index that lies.
+`LogReader` asks for the place at which a read begins. `_accel.broker.batch_finder` searches the
+index and reads the heads that prove it in one call; whatever is unusual it leaves to
+`LogSegment.find_batch`, which has all the rules and rebuilds an index that lies.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from millstream.storage.segment import LogSegment
 
 if _accel.COMPILED:
-    from millstream._accel.batch_finder import find_batch
+    from millstream._accel.broker.batch_finder import find_batch
 
 
 def find_place(segment: LogSegment, offset: int) -> tuple[int, int] | None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _make_headroom: Callable[[int, int, int], bool] | None = None
 if _accel.COMPILED:
     with suppress(ImportError):  # It is for Linux only.
-        from millstream._accel.headroom import make_headroom as _make_headroom
+        from millstream._accel.broker.headroom import make_headroom as _make_headroom
 
 HEADROOM_SINCE_BYTES: Final = 4 * 1024 * 1024
 """Smaller files get none: a broker may have thousands of them."""

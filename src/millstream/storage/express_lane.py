@@ -4,7 +4,7 @@
 transaction, a new epoch, a segment to roll, a topic that looks into batches, and everything that
 is wrong) gets None before anything was changed, and goes through `LogAppender`, which knows all
 rules and gives all errors. Both leave the same log behind. The compiled twin in
-`_accel.express_lane` runs where it was built.
+`_accel.broker.express_lane` runs where it was built.
 """
 
 from __future__ import annotations
@@ -128,9 +128,9 @@ def _takes_own(config: LogConfig) -> bool:
 PlainExpressLane = ExpressLane
 """The twin in Python, whichever runs."""
 if not TYPE_CHECKING and _accel.COMPILED:
-    from millstream._accel import express_lane as _compiled
-    from millstream._accel import index_entries
-    from millstream._accel.express_lane import ExpressLane
+    from millstream._accel.broker import express_lane as _compiled
+    from millstream._accel.broker import index_entries
+    from millstream._accel.broker.express_lane import ExpressLane
     from millstream.storage.disk import DiskFile
     from millstream.storage.epoch_cache import LeaderEpochCache
     from millstream.storage.index import PENDING_BYTES_MAX, SparseIndex

@@ -29,7 +29,7 @@ def reads_with(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 
 
 def _has_epoll() -> bool:
-    from millstream._accel import selector
+    from millstream._accel.broker import selector
 
     return selector.IS_SUPPORTED
 

@@ -45,7 +45,7 @@ def reads_with() -> str:
     """Only the compiled selector has such a thread."""
     if not _accel.COMPILED:
         pytest.skip("the compiled kernel is not built (make build)")
-    from millstream._accel import selector
+    from millstream._accel.broker import selector
 
     if not selector.IS_SUPPORTED:
         pytest.skip("the system has no epoll")
@@ -380,7 +380,7 @@ def test_without_a_thread_everything_is_received_by_the_loop(run: Run, tmp_path:
 
 @pytest.mark.skipif(not _accel.COMPILED, reason="the compiled kernel is not built (make build)")
 def test_a_forked_process_does_not_wait_for_a_thread_it_does_not_have() -> None:
-    from millstream._accel.bulk_receiver import BulkReceiver
+    from millstream._accel.broker.bulk_receiver import BulkReceiver
 
     others = bulk_threads()
     receiver = BulkReceiver()

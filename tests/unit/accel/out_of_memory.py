@@ -8,8 +8,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from millstream._accel.arrow import ArrowRecordsBuilder
-from millstream._accel.record_codec import BatchWriter, decode_records
+from millstream._accel.arrow.records import ArrowRecordsBuilder
+from millstream._accel.codec.record_codec import BatchWriter, decode_records
 
 RECORD_COUNT = 3
 

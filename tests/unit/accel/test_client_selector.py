@@ -31,7 +31,7 @@ from millstream.network.client_selector import (
 if not _accel.COMPILED or sys.platform != "linux":
     pytest.skip("the compiled selector is not built (make build)", allow_module_level=True)
 
-from millstream._accel.client_selector import SelectorCore
+from millstream._accel.client.client_selector import SelectorCore
 from millstream.network.native_selector import NativeSelector
 
 if TYPE_CHECKING:

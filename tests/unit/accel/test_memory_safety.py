@@ -16,9 +16,9 @@ from millstream.errors import CorruptMessage
 if not _accel.COMPILED:
     pytest.skip("the compiled kernel is not built (make build)", allow_module_level=True)
 
-from millstream._accel.arrow import ArrowChunk, ArrowRecords, ArrowRecordsBuilder
-from millstream._accel.crc32c import INSTRUCTIONS, crc32c, crc32c_portable
-from millstream._accel.record_codec import BatchWriter, Record, decode_records, scan_records
+from millstream._accel.arrow.records import ArrowChunk, ArrowRecords, ArrowRecordsBuilder
+from millstream._accel.codec.crc32c import INSTRUCTIONS, crc32c, crc32c_portable
+from millstream._accel.codec.record_codec import BatchWriter, Record, decode_records, scan_records
 
 ROOT = Path(__file__).resolve().parents[3]
 IS_ALIVE = r"the batch cannot change while a view of body\(\) is alive"

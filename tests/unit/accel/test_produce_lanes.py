@@ -15,7 +15,7 @@ from millstream.client.producer import kernel
 if not kernel.COMPILED or sys.platform != "linux":
     pytest.skip("the compiled accumulator is not built (make build)", allow_module_level=True)
 
-from millstream._accel.partition_queues import (
+from millstream._accel.client.partition_queues import (
     AccumulatorLock,
     PartitionQueue,
     TopicQueues,

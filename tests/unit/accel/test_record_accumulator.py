@@ -17,8 +17,8 @@ from millstream.client.producer import delivery, kernel
 if not kernel.COMPILED or sys.platform != "linux":
     pytest.skip("the compiled accumulator is not built (make build)", allow_module_level=True)
 
-from millstream._accel.delivery import Delivery, bind_results
-from millstream._accel.record_accumulator import RecordAppender
+from millstream._accel.client.delivery import Delivery, bind_results
+from millstream._accel.client.record_accumulator import RecordAppender
 from millstream.client.producer.completions import Completions
 from millstream.client.producer.partition_queues import MemoryNotFree, TopicNotKnown
 from millstream.client.producer.record_accumulator import RecordAccumulator

@@ -14,7 +14,9 @@ WHICH = (
     "from millstream import _accel; from millstream.records import kernel;"
     "print(_accel.COMPILED, kernel.crc32c.__module__, kernel.ArrowRecordsBuilder.__module__)"
 )
-HIDE_ONE = "import sys; sys.modules['millstream._accel.record_codec'] = None;"  # what is not built
+HIDE_ONE = (
+    "import sys; sys.modules['millstream._accel.codec.record_codec'] = None;"  # what is not built
+)
 
 
 def run(code: str, implementation: str | None) -> subprocess.CompletedProcess[str]:
@@ -31,7 +33,7 @@ def last_line(process: subprocess.CompletedProcess[str]) -> str:
 
 
 def is_built() -> bool:
-    return run("import millstream._accel.arrow", "python").returncode == 0
+    return run("import millstream._accel.arrow.records", "python").returncode == 0
 
 
 needs_the_kernel = pytest.mark.skipif(
@@ -56,8 +58,8 @@ def test_the_kernel_runs_where_it_was_built(implementation: str | None) -> None:
 
     assert process.stdout.split() == [
         "True",
-        "millstream._accel.crc32c",
-        "millstream._accel.arrow_builder",
+        "millstream._accel.codec.crc32c",
+        "millstream._accel.arrow.builder",
     ]
 
 

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 if not _accel.COMPILED:
     pytest.skip("the compiled kernel is not built (make build)", allow_module_level=True)
 
-from millstream._accel.arrow import ArrowRecordsBuilder, ArrowRecordsReader
-from millstream._accel.crc32c import crc32c, crc32c_portable
-from millstream._accel.record_codec import BatchWriter, decode_records
+from millstream._accel.arrow.records import ArrowRecordsBuilder, ArrowRecordsReader
+from millstream._accel.codec.crc32c import crc32c, crc32c_portable
+from millstream._accel.codec.record_codec import BatchWriter, decode_records
 
 THREADS = 4
 ROUNDS = 200

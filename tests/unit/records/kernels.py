@@ -59,9 +59,9 @@ def compiled() -> Any:
     """The compiled kernel; the test is skipped where it was not built."""
     if not _accel.COMPILED:
         pytest.skip(NOT_BUILT)
-    from millstream._accel import (
-        arrow,
-        client_batch,
+    from millstream._accel.arrow import records as arrow
+    from millstream._accel.broker import client_batch
+    from millstream._accel.codec import (
         consumer_record,
         consumer_records,
         crc32c,

@@ -156,8 +156,8 @@ class TestExtendArrow:
 
     def test_refuses_a_row_past_the_format(self) -> None:
         """The offsets claim two gigabytes that are never read: the size is refused first."""
-        kernel = pytest.importorskip("millstream._accel.record_codec", reason="not built")
-        arrow = pytest.importorskip("millstream._accel.arrow", reason="not built")
+        kernel = pytest.importorskip("millstream._accel.codec.record_codec", reason="not built")
+        arrow = pytest.importorskip("millstream._accel.arrow.records", reason="not built")
 
         def change(rows: Any) -> None:
             rows.children[0].contents.buffers[1] = offsets.buffer_info()[0]

@@ -4,7 +4,7 @@ A batch that is full or has lingered then leaves on time, whatever Python is doi
 the first batch of a partition; once all is well there, the lane is opened, and closed again at
 anything unusual: an error, a new leader, a lost connection, a throttled broker, a new producer
 epoch. Answers are read by the Sender as ever. Only the I/O thread calls it; the rules are in
-`_accel/produce_lanes.h`. Transactions, compression and acks=0 are for the Sender alone.
+`_accel/client/produce_lanes.h`. Transactions, compression and acks=0 are for the Sender alone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from millstream.protocol.api import ApiKey
 from millstream.records.layout import NO_SEQUENCE
 
 if TYPE_CHECKING or kernel.COMPILED:
-    from millstream._accel.partition_queues import read_produced
+    from millstream._accel.client.partition_queues import read_produced
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -277,7 +277,7 @@ def open_express(
         return None
     if not isinstance(accumulator, NativeAccumulator):
         return None
-    from millstream._accel.client_selector import SelectorCore
+    from millstream._accel.client.client_selector import SelectorCore
 
     if not isinstance(selector, SelectorCore) or not accumulator.attach(
         selector, request_size_max=config.request_size_max, max_in_flight=max_in_flight

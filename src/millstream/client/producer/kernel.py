@@ -29,7 +29,7 @@ def _is_built() -> bool:
     if not _accel.COMPILED or not getattr(sys, "_is_gil_enabled", lambda: True)():
         return False
     try:
-        import millstream._accel.record_accumulator  # noqa: F401  # to see whether it is there
+        import millstream._accel.client.record_accumulator  # noqa: F401  # to see whether it is there
     except ImportError:  # It alone was not built: everything works, more slowly.
         return False
     return True
@@ -44,7 +44,11 @@ if TYPE_CHECKING or not COMPILED:
 
     AccumulatorLock = threading.Lock
 else:
-    from millstream._accel.delivery import BatchOutcome, Delivery, bind_results, tell_all
-    from millstream._accel.partition_queues import AccumulatorLock, PartitionQueue, TopicQueues
+    from millstream._accel.client.delivery import BatchOutcome, Delivery, bind_results, tell_all
+    from millstream._accel.client.partition_queues import (
+        AccumulatorLock,
+        PartitionQueue,
+        TopicQueues,
+    )
 
     bind_results(delivery.until_done, RecordMetadata)

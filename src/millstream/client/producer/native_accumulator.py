@@ -16,8 +16,8 @@ from millstream.clock import SystemClock
 from millstream.records.kernel import BatchWriter
 
 if TYPE_CHECKING or kernel.COMPILED:
-    from millstream._accel.partition_queues import is_lent
-    from millstream._accel.record_accumulator import RecordAppender
+    from millstream._accel.client.partition_queues import is_lent
+    from millstream._accel.client.record_accumulator import RecordAppender
 else:
 
     class RecordAppender:
@@ -25,7 +25,7 @@ else:
 
 
 if TYPE_CHECKING:
-    from millstream._accel.client_selector import SelectorCore
+    from millstream._accel.client.client_selector import SelectorCore
     from millstream.client.producer.buffer_pool import Reservation
     from millstream.client.producer.partition_queues import PartitionQueue
     from millstream.client.producer.producer_batch import ProducerBatch

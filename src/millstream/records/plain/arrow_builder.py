@@ -10,7 +10,7 @@ from array import array
 from ctypes import addressof, c_char, c_void_p
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from millstream._accel.arrow_schema import COLUMNS, columns_by_number
+from millstream._accel.arrow.schema import COLUMNS, columns_by_number
 from millstream.errors import InvalidArgument
 from millstream.records.plain.arrow_abi import (
     NULLABLE,

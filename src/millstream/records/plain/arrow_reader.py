@@ -1,7 +1,7 @@
 """Arrow to records in plain Python: the second half of the twin of `millstream._accel.arrow`.
 
 Values are read from the addresses that the producer gave, one by one. Which columns fit is decided
-in `millstream._accel.arrow_schema`, for both twins. Clear rather than quick.
+in `millstream._accel.arrow.schema`, for both twins. Clear rather than quick.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from array import array
 from ctypes import byref, c_int8, c_int16, c_int32, c_int64, c_uint8, string_at
 from typing import TYPE_CHECKING, Any
 
-from millstream._accel import arrow_schema
-from millstream._accel.arrow_schema import Layout
+from millstream._accel.arrow import schema as arrow_schema
+from millstream._accel.arrow.schema import Layout
 from millstream.records.plain.arrow_abi import (
     ArrowArray,
     ArrowArrayStream,
@@ -25,7 +25,7 @@ from millstream.types import INT64_MAX
 if TYPE_CHECKING:
     from typing import Self
 
-    from millstream._accel.arrow_schema import HeaderLists, Node, RecordPlan, Strings
+    from millstream._accel.arrow.schema import HeaderLists, Node, RecordPlan, Strings
     from millstream.types import Headers
 
 _INT64_MIN = -INT64_MAX - 1

@@ -6,7 +6,7 @@ import ctypes
 import errno
 from typing import TYPE_CHECKING, Any
 
-from millstream._accel.arrow_schema import COLUMNS, columns_by_number
+from millstream._accel.arrow.schema import COLUMNS, columns_by_number
 from millstream.records.plain.arrow_abi import (
     ArrowArray,
     ArrowArrayStream,

@@ -1,4 +1,4 @@
-"""The plain twin of `millstream._accel.consumer_records`: fetched bytes to consumers' records.
+"""Fetched bytes to consumers' records; plain twin of `millstream._accel.codec.consumer_records`.
 
 A consumer makes one `FetchedBatches` of each partition in each answer to a fetch and takes records
 or Arrow rows from it until it is empty. Decompression and old formats are the caller's functions.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from millstream._accel import faults
+from millstream._accel.codec import faults
 from millstream.records.layout import (
     ATTRIBUTES_AT,
     CONTROL_BIT,

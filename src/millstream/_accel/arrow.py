@@ -1,8 +1,0 @@
-"""Records to and from Arrow by the C data interface; twin of `millstream.records.plain.arrow`."""
-
-from __future__ import annotations
-
-from millstream._accel.arrow_builder import ArrowRecords, ArrowRecordsBuilder, ArrowStream
-from millstream._accel.arrow_reader import ArrowChunk, ArrowRecordsReader
-
-__all__ = ["ArrowChunk", "ArrowRecords", "ArrowRecordsBuilder", "ArrowRecordsReader", "ArrowStream"]

@@ -1,0 +1,17 @@
+from collections.abc import Callable
+from typing import Any
+
+from millstream._accel.broker.express import ExpressReader
+
+def bind(session: type, target: type, partition: type) -> None: ...
+
+class FetchLane(ExpressReader):
+    def __init__(
+        self,
+        cache: Any,
+        monotonic_ms: Callable[[], int],
+        region_of: Callable[[Any, int, int], Any],
+        *,
+        fetch_max_bytes: int,
+        eviction_ms: int,
+    ) -> None: ...

@@ -1,0 +1,3 @@
+from millstream._accel.broker.large_frames import LargeFrames
+
+class FrameStage(LargeFrames): ...

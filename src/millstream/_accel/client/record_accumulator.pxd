@@ -1,0 +1,20 @@
+"""Nothing for others: this keeps the fields of the fast way together."""
+
+from libc.stdint cimport int64_t
+
+from millstream._accel.client.delivery cimport Delivery
+from millstream._accel.client.partition_queues cimport AccumulatorLock
+
+
+cdef class RecordAppender:
+    cdef dict _known
+    cdef AccumulatorLock _gate
+    cdef int64_t _batch_bytes
+    cdef int64_t _record_bytes_max
+    cdef bint _spreads_keys
+    cdef object _append_slowly
+    cdef object _send_slowly
+    cdef object _face
+
+    cdef Delivery _try(
+        self, topic, int64_t partition, key, value, headers, timestamp, on_delivery)

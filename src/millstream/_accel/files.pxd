@@ -1,6 +1,0 @@
-"""What `express_lane` takes from files.h. See there."""
-
-cdef extern from "files.h" nogil:
-    struct iovec:
-        void* iov_base
-        size_t iov_len

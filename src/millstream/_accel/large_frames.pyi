@@ -1,6 +1,0 @@
-from typing import Final
-
-from millstream._accel.poller import Poller
-
-class LargeFrames(Poller):
-    lent: Final[int]
