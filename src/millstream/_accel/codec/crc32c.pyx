@@ -7,7 +7,7 @@
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport uint8_t, uint32_t
 
-cdef extern from "codec/crc32c.h" nogil:
+cdef extern from "codec/checksum.h" nogil:
     const char* ms_crc32c_init()
     uint32_t ms_crc32c(uint32_t seed, const uint8_t* data, size_t size)
     uint32_t ms_crc32c_portable(uint32_t seed, const uint8_t* data, size_t size)

@@ -9,11 +9,8 @@
    ms_crc32c_init fills the tables. The extension module calls it once, on import, before any
    other thread can reach the functions; afterwards the tables are only read. */
 
-#ifndef MILLSTREAM_CRC32C_H
-#define MILLSTREAM_CRC32C_H
+#include "codec/checksum.h"
 
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
 #define MS_CRC_POLYNOMIAL 0x82f63b78u
@@ -59,7 +56,7 @@ static inline uint32_t ms_crc_little_endian(const uint8_t *p)
     return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
-static uint32_t ms_crc32c_portable(uint32_t seed, const uint8_t *p, size_t size)
+uint32_t ms_crc32c_portable(uint32_t seed, const uint8_t *p, size_t size)
 {
     uint32_t crc = ~seed;
     for (; size >= 8; size -= 8, p += 8) {
@@ -206,10 +203,9 @@ MS_CRC_FOLDING_TARGET static uint32_t ms_crc32c_folding(
 
 #endif
 
-static uint32_t (*ms_crc32c)(uint32_t seed, const uint8_t *p, size_t size);
+uint32_t (*ms_crc32c)(uint32_t seed, const uint8_t *p, size_t size);
 
-/* Returns the name of the chosen way. */
-static const char *ms_crc32c_init(void)
+const char *ms_crc32c_init(void)
 {
     ms_crc_fill_slices();
     ms_crc32c = ms_crc32c_portable;
@@ -234,5 +230,3 @@ static const char *ms_crc32c_init(void)
     return "portable";
 #endif
 }
-
-#endif
