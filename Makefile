@@ -24,7 +24,7 @@ SPARK_TESTS ?= tests/unit/spark tests/spark
 # Tests start hundreds of interpreters. Without bytecode each would compile Millstream anew: a second.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup build demo test check lint types layers tidy unit interop fuzz simulate soak soak-spark spark-versions bench compare generate docs format clean
+.PHONY: help setup build demo test check lint warnings types layers tidy unit interop fuzz simulate soak soak-spark spark-versions bench compare generate docs format clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,13 +52,21 @@ demo: setup ## Show what Millstream does: clients in seconds, a Spark pipeline i
 
 test: setup check unit ## Everything that must hold: lint, types, layers, tests, coverage
 
-check: setup lint types layers tidy ## Lint, types, import layers, tidy tests
+check: setup lint warnings types layers tidy ## Lint, warnings of C, types, import layers, tidy tests
 
 lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint src
 	$(BIN)/codespell
+
+warnings: setup
+	@command -v $(CC) > /dev/null || { echo "no C compiler: the kernel's C is not checked"; exit 0; }; \
+	strict="$(CC) -D_GNU_SOURCE -O2 -Wall -Wextra -Werror -c -o /dev/null -x c -I src/millstream/_accel \
+	  -I $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("include"))')"; \
+	for file in $(filter %.c,$(KERNEL)); do $$strict $$file || exit 1; done; \
+	for file in $(filter %.h,$(KERNEL)); do \
+	  $$strict -Wno-unused-function -Wno-unused-const-variable $$file || exit 1; done
 
 types: setup
 	$(BIN)/mypy

@@ -33,7 +33,11 @@ LINUX_ONLY = {
 }
 # Cython's output stays apart from the C that is written by hand.
 GENERATED = "build/kernel"
-FLAGS = ["-fvisibility=hidden", *os.environ.get("MILLSTREAM_CFLAGS", "-O3 -g0").split()]
+FLAGS = [
+    "-fvisibility=hidden",
+    "-D_GNU_SOURCE",
+    *os.environ.get("MILLSTREAM_CFLAGS", "-O3 -g0").split(),
+]
 
 _HEADER = re.compile(r'^\s*(?:#include|cdef extern from) "([\w/]+\.h)"', re.MULTILINE)
 _CIMPORT = re.compile(r"^from millstream\._accel\.([\w.]+) cimport", re.MULTILINE)

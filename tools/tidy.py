@@ -20,6 +20,7 @@ GENERATED = "src/millstream/protocol/messages/"
 BANNED_MODULE_NAMES = frozenset({"utils", "util", "common", "helpers", "misc"})
 
 _CYTHON_FUNCTION = re.compile(r"^(?P<indent>\s*)(?:async\s+def|def|cdef|cpdef)\b.*\(.*")
+_C_FUNCTION = re.compile(r"^(?P<signature>\w[^;{}#]*\))\s*\{\n.*?^\}", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +55,9 @@ def line_count(path: Path) -> int:
 
 
 def functions(path: Path) -> Iterator[Function]:
-    """Every function of a Python or Cython source."""
+    """Every function of a Python, Cython or C source."""
     text = path.read_text(encoding="utf-8")
-    return _cython_functions(path, text) if path.suffix == ".pyx" else _python_functions(path, text)
+    return _READERS[path.suffix](path, text)
 
 
 def _python_functions(path: Path, text: str) -> Iterator[Function]:
@@ -76,6 +77,21 @@ def _cython_functions(path: Path, text: str) -> Iterator[Function]:
         length = _block_length(lines[number:], len(match["indent"]))
         if length > 1:
             yield Function(relative(path), line.strip(), length)
+
+
+def _c_functions(path: Path, text: str) -> Iterator[Function]:
+    """By braces: a function's last one stands alone at the start of a line."""
+    for match in _C_FUNCTION.finditer(text):
+        name = " ".join(match["signature"].split())
+        yield Function(relative(path), name, match[0].count("\n") + 1)
+
+
+_READERS = {
+    ".py": _python_functions,
+    ".pyx": _cython_functions,
+    ".c": _c_functions,
+    ".h": _c_functions,
+}
 
 
 def _block_length(lines: list[str], indent: int) -> int:

@@ -1,6 +1,5 @@
 /* Threads that take no signals. Called with the GIL, by the owner of the thread. */
 
-#define _GNU_SOURCE
 #include "quiet_threads.h"
 
 #include <signal.h>
