@@ -14,11 +14,10 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from dataclasses import dataclass
 from enum import Enum, IntEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
-
-from millstream.dataclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

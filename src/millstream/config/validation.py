@@ -5,10 +5,10 @@ Called from the `__post_init__` of each settings class, so that no invalid one c
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from millstream.config.keys import keys_of
-from millstream.dataclass import dataclass
 from millstream.errors import InvalidConfig
 
 if TYPE_CHECKING:

@@ -6,9 +6,8 @@ the right type; it never raises and never changes the value.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-
-from millstream.dataclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

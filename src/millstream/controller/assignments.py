@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from millstream.controller.placement import ReplicaPlacer, UsableBroker
-from millstream.dataclass import dataclass
 from millstream.errors import (
     InvalidPartitions,
     InvalidReplicaAssignment,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from millstream.config import ConfigType, any_value, at_least, key, validate
-from millstream.dataclass import dataclass
 
 LONG: Final = ConfigType.LONG
 _DAY_MS: Final = 86_400_000

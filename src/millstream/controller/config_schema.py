@@ -8,7 +8,7 @@ subscriptions with the two classes here.
 from __future__ import annotations
 
 import re
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from millstream.config import (
@@ -29,7 +29,6 @@ from millstream.config import (
     validate,
 )
 from millstream.config.durations import duration_ms
-from millstream.dataclass import dataclass
 from millstream.errors import InvalidConfig, InvalidRequest
 from millstream.metadata.configs import ConfigResource, ResourceType
 from millstream.metadata.topic_names import check_topic_name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from millstream.controller.acl_control import create_acls, delete_acls
@@ -22,7 +22,6 @@ from millstream.controller.replication_control import ReplicationControl
 from millstream.controller.scram_control import alter_scram_credentials
 from millstream.controller.sessions import BrokerSessions
 from millstream.controller.topic_control import TopicControl
-from millstream.dataclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -5,10 +5,8 @@ Every `*_control` module returns these; `QuorumController` carries them out.
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
-
-from millstream.dataclass import dataclass
 
 if TYPE_CHECKING:
     from millstream.protocol.message import Message

@@ -7,10 +7,10 @@ of section 6.6 of the facts meet in `build`.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from millstream.dataclass import dataclass
 from millstream.metadata.features import DIRECTORIES_SINCE, NO_EPOCH_BUMP_ON_SHRINK_SINCE
 from millstream.metadata.topics import (
     NO_LEADER,

@@ -7,9 +7,9 @@ of one topic, so that consecutive partitions land on consecutive racks and broke
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from millstream.dataclass import dataclass
 from millstream.errors import InvalidReplicationFactor
 
 if TYPE_CHECKING:

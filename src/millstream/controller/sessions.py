@@ -5,9 +5,8 @@ It is not in the log: a new controller gives every unfenced broker a full sessio
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-from millstream.dataclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -5,11 +5,10 @@ What an entry allows is decided by the authorizer; here entries are kept, found 
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, Protocol
 
-from millstream.dataclass import dataclass
 from millstream.metadata.records import UnreplayableRecord
 from millstream.metadata.shared_map import SharedMap
 from millstream.protocol.messages import describe_acls as describe

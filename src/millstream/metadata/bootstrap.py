@@ -6,9 +6,9 @@ writes them to the log. After that they are never looked at again.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from millstream.dataclass import dataclass
 from millstream.errors import CorruptMessage, InvalidArgument
 from millstream.metadata.checkpoints import decode_checkpoint, encode_checkpoint
 from millstream.metadata.features import (

@@ -7,9 +7,9 @@ are written and read by others.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from millstream.dataclass import dataclass
 from millstream.errors import CorruptMessage
 from millstream.metadata.records import VersionedRecord, decode_batch, encode_record
 from millstream.protocol.messages.control_records import (

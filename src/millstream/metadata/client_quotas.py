@@ -6,10 +6,9 @@ default of its type. Which quota holds for a given client is decided where reque
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NewType
 
-from millstream.dataclass import dataclass
 from millstream.errors import InvalidRequest
 from millstream.metadata.shared_map import SharedMap
 from millstream.protocol.messages import describe_client_quotas as describe

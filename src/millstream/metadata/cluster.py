@@ -6,10 +6,9 @@ sessions; here is what it wrote down about it.
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from millstream.dataclass import dataclass
 from millstream.metadata.features import CORDONED_DIRECTORIES_SINCE, DIRECTORIES_SINCE
 from millstream.protocol.messages.broker_records import (
     BrokerEndpoint,

@@ -7,12 +7,11 @@ of all brokers.
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import IntEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from millstream.dataclass import dataclass
 from millstream.metadata.shared_map import SharedMap
 from millstream.protocol.messages.config_records import ConfigRecord
 

@@ -6,10 +6,9 @@ have the key.
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from millstream.dataclass import dataclass
 from millstream.metadata.records import UnreplayableRecord
 from millstream.metadata.shared_map import SharedMap
 from millstream.protocol.messages.security_records import DelegationTokenRecord

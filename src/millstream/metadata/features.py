@@ -6,10 +6,10 @@ made from it. Which levels a cluster has right now is in `features_image`.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from millstream.dataclass import dataclass
 from millstream.errors import InvalidArgument
 from millstream.protocol.notation import VersionRange
 

@@ -5,10 +5,9 @@ Part of `MetadataImage`. `kraft.version` is not here: raft keeps it in its own c
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from millstream.dataclass import dataclass
 from millstream.metadata.features import (
     ELIGIBLE_LEADER_REPLICAS_VERSION,
     METADATA_VERSION,

@@ -6,10 +6,9 @@ parts are shared between images, so that keeping several costs little.
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final
 
-from millstream.dataclass import dataclass
 from millstream.metadata.acls import AclsImage
 from millstream.metadata.client_quotas import ClientQuotasImage
 from millstream.metadata.cluster import ClusterImage

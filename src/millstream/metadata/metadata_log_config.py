@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from millstream.config import ConfigType, at_least, key, non_empty, one_of, validate
-from millstream.dataclass import dataclass
 from millstream.metadata.log_damage import RECOVERY_KEY, STRICT, TRUNCATE
 
 BATCH_BYTES_MAX: Final = 8 << 20

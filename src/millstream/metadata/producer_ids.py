@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from millstream.dataclass import dataclass
 from millstream.protocol.messages.config_records import ProducerIdsRecord
 
 if TYPE_CHECKING:

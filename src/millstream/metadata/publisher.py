@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
-
-from millstream.dataclass import dataclass
 
 if TYPE_CHECKING:
     from millstream.metadata.delta import MetadataDelta

@@ -6,9 +6,9 @@ is the business of `protocol.records_framing`, the batch around many that of `re
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from millstream.dataclass import dataclass
 from millstream.errors import MillstreamError
 from millstream.metadata.features import (
     CORDONED_DIRECTORIES_SINCE,

@@ -5,11 +5,10 @@ What is stored cannot be turned into a password; it is still secret, so nothing 
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from millstream.dataclass import dataclass
 from millstream.errors import DuplicateResource, ResourceNotFound
 from millstream.metadata.records import UnreplayableRecord
 from millstream.metadata.shared_map import SharedMap

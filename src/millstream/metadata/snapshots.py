@@ -7,10 +7,10 @@ Writing the file is done by the function it is given.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from millstream.config import ConfigType, at_least, key, validate
-from millstream.dataclass import dataclass
 from millstream.metadata.checkpoints import encode_checkpoint
 from millstream.metadata.delta import MetadataDelta
 from millstream.metadata.image import EMPTY_IMAGE

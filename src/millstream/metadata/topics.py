@@ -5,11 +5,10 @@ Part of `MetadataImage`, by name and by id. Values never change; `topics_delta` 
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
-from millstream.dataclass import dataclass
 from millstream.metadata.cluster import DIRECTORY_MIGRATING
 from millstream.metadata.features import DIRECTORIES_SINCE, ELR_RECORDS_SINCE
 from millstream.metadata.shared_map import SharedMap

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from millstream.dataclass import dataclass
 from millstream.metadata.records import UnreplayableRecord
 from millstream.metadata.topics import PartitionRegistration, TopicImage, TopicsImage
 from millstream.types import TopicPartition, Uuid

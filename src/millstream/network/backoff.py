@@ -6,9 +6,8 @@ simulation can repeat a run.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
-
-from millstream.dataclass import dataclass
 
 if TYPE_CHECKING:
     from random import Random

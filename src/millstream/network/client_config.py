@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from millstream.dataclass import dataclass
+from dataclasses import dataclass
+
 from millstream.network.backoff import Backoff
 
 

@@ -7,7 +7,7 @@ listeners are checked as a whole: a wrong one ends in one error which names ever
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from millstream.config import (
@@ -21,7 +21,6 @@ from millstream.config import (
     one_of,
     validate,
 )
-from millstream.dataclass import dataclass
 from millstream.network.endpoint import (
     LISTENER_SYNTAX,
     Endpoint,

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final
-
-from millstream.dataclass import dataclass
 
 PORT_MAX: Final = 65_535
 _LISTENER = re.compile(

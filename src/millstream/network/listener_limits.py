@@ -7,7 +7,7 @@ Apache Kafka writes the listener in small letters there; its case does not matte
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from millstream.config import (
@@ -20,7 +20,6 @@ from millstream.config import (
     parse_faults,
     validate,
 )
-from millstream.dataclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

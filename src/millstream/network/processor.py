@@ -8,9 +8,9 @@ that became due. An idle processor does nothing at all. Not thread-safe: one loo
 from __future__ import annotations
 
 import heapq
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from millstream.dataclass import dataclass
 from millstream.network.buffers import READ_BYTES_MAX, BufferPool, make_shared_buffer
 from millstream.network.liveness import NEVER_MS, Expiry
 from millstream.network.log_limiter import LogLimiter, logger

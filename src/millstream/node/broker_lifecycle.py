@@ -8,10 +8,10 @@ registration, and leaves as soon as the controller lets it. In between it sends 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from millstream.dataclass import dataclass
 from millstream.errors import (
     NO_ERROR,
     ApiError,

@@ -7,7 +7,7 @@ own, on localhost:9092.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -32,7 +32,6 @@ from millstream.coordinator.group.consumer.config import ConsumerGroupConfig
 from millstream.coordinator.group.share.config import ShareGroupConfig
 from millstream.coordinator.share.config import ShareCoordinatorConfig
 from millstream.coordinator.transaction.config import TransactionConfig
-from millstream.dataclass import dataclass
 from millstream.metadata.metadata_log_config import MetadataLogConfig
 from millstream.metadata.snapshots import SnapshotConfig
 from millstream.network.config import SocketServerConfig

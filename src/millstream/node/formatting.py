@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import logging
 import socket
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from millstream.dataclass import dataclass
 from millstream.errors import InvalidArgument, KafkaStorageError
 from millstream.metadata.bootstrap import (
     BOOTSTRAP_FILE_NAME,

@@ -11,10 +11,10 @@ import os
 import signal
 import subprocess
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from millstream.dataclass import dataclass
 from millstream.errors import KafkaStorageError
 from millstream.metadata.metadata_log import METADATA_PARTITION
 from millstream.storage.filesystem import LOCK_FILE_NAME

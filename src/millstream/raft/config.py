@@ -7,10 +7,10 @@ other nodes are kept as text here and read by `parse_voters` and `parse_servers`
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from millstream.config import Rule, any_value, at_least, each, key, validate
-from millstream.dataclass import dataclass
 from millstream.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
 
 if TYPE_CHECKING:

@@ -5,9 +5,8 @@ The roles ask here before they send. It counts requests and time; sending is the
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-from millstream.dataclass import dataclass
 
 if TYPE_CHECKING:
     from random import Random

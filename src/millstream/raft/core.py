@@ -6,9 +6,9 @@ the rules, then lets whoever has the role do what is due. It never waits and nev
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
-from millstream.dataclass import dataclass
 from millstream.errors import ApiError, InvalidArgument, QuorumFault
 from millstream.protocol.messages import (
     AddRaftVoterRequest,

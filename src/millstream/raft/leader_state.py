@@ -6,10 +6,9 @@ majority are here, as arithmetic over the replicas' progress.
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from millstream.dataclass import dataclass
 from millstream.raft.states import Role
 
 if TYPE_CHECKING:

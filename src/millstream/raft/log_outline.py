@@ -7,11 +7,10 @@ it in the same breath as it asks the driver to change the log, so that both alwa
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import field
+from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from millstream.dataclass import dataclass
 from millstream.errors import InvalidArgument
 from millstream.types import OffsetAndEpoch
 

@@ -6,10 +6,9 @@ each hold a part of the rules and work on this. It decides nothing by itself.
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from millstream.dataclass import dataclass
 from millstream.raft.connections import Connections
 from millstream.raft.effects import FlushLog, Peer, SendRequest
 from millstream.raft.leader_state import Leader

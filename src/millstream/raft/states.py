@@ -7,11 +7,9 @@ compares deadlines with the time it is told and never reads a clock.
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, ClassVar
-
-from millstream.dataclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,10 +7,9 @@ is another voter. Values only: who may change a set, and when, is decided in `me
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from millstream.dataclass import dataclass
 from millstream.errors import InvalidArgument
 from millstream.types import Uuid
 

@@ -6,9 +6,9 @@ leader and, in the versions that can, the leader's endpoint on the asker's liste
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from millstream.dataclass import dataclass
 from millstream.errors import NO_ERROR
 from millstream.protocol.messages import (
     BeginQuorumEpochResponse,

@@ -6,10 +6,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from millstream.config import ConfigType, at_least, key, validate
-from millstream.dataclass import dataclass
 
 _LONG: Final = ConfigType.LONG
 

@@ -6,9 +6,9 @@ that are being added count already, replicas that are being removed count still.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from millstream.dataclass import dataclass
 from millstream.errors import (
     FencedLeaderEpoch,
     IneligibleReplica,

@@ -9,9 +9,9 @@ closes the connection.
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from millstream.dataclass import dataclass
 from millstream.errors import ApiError, DecodeError, RequestTimedOut, UnknownServerError
 from millstream.network.log_limiter import LogLimiter
 from millstream.network.request import CLOSE, PENDING

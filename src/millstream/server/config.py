@@ -6,8 +6,9 @@ controller's business, how much a fetch may take that of `replica`.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from millstream.config import any_value, at_least, key, validate
-from millstream.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import logging
 from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
-
-from millstream.dataclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,6 +6,7 @@ override is in `config`.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from millstream.config import (
@@ -19,7 +20,6 @@ from millstream.config import (
     non_empty,
     validate,
 )
-from millstream.dataclass import dataclass
 from millstream.types import INT64_MAX
 
 LONG: Final = ConfigType.LONG

@@ -16,10 +16,9 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from millstream.dataclass import dataclass
 from millstream.errors import CorruptMessage, KafkaStorageError
 from millstream.storage.cleaning_pass import (
     CleanedGroup,

@@ -9,10 +9,9 @@ files of its own and never touches the log's objects, so the owner may go on wit
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from millstream.dataclass import dataclass
 from millstream.errors import CorruptMessage, KafkaStorageError
 from millstream.records.batch import RecordBatch
 from millstream.storage.batch_scan import find_head, scan_batches

@@ -8,9 +8,9 @@ segment, nothing younger than `min.compaction.lag.ms`, and only whole segments.
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from millstream.dataclass import dataclass
 from millstream.storage.compaction import LastRecord
 from millstream.storage.index import RELATIVE_OFFSET_MAX
 from millstream.types import INT64_MAX

@@ -5,9 +5,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
-
-from millstream.dataclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -8,10 +8,10 @@ that stay are copied as they are. Reading, writing, swapping and timing are the 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
-from millstream.dataclass import dataclass
 from millstream.errors import CorruptMessage
 from millstream.records.batch import RecordBatch
 from millstream.records.builder import RecordBatchBuilder

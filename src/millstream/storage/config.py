@@ -8,6 +8,7 @@ frozen: a change while running is a new, validated object (`millstream.config.re
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from millstream.config import (
@@ -23,7 +24,6 @@ from millstream.config import (
     subset_of,
     validate,
 )
-from millstream.dataclass import dataclass
 from millstream.types import INT64_MAX
 
 LONG: Final = ConfigType.LONG

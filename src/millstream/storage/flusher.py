@@ -21,10 +21,9 @@ marked them clean, so a second call would succeed and mean nothing.
 from __future__ import annotations
 
 import logging
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from millstream.dataclass import dataclass
 from millstream.errors import ApiError, KafkaStorageError, NotLeaderOrFollower
 
 if TYPE_CHECKING:

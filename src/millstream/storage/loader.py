@@ -10,9 +10,9 @@ nothing that is right, so doing it again, or being killed in the middle, ends in
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from millstream.dataclass import dataclass
 from millstream.errors import CorruptMessage
 from millstream.records.batch import RecordBatch
 from millstream.storage.epoch_cache import LeaderEpochCache

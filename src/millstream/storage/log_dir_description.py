@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from millstream.dataclass import dataclass
 from millstream.errors import KafkaStorageError
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import logging
 import queue
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from millstream.dataclass import dataclass
 from millstream.errors import KafkaStorageError
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ their content. The owner's thread calls everything but `load`.
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from millstream.dataclass import dataclass
 from millstream.errors import KafkaStorageError
 from millstream.storage.cleaning_control import CleaningControl, NoCleaning
 from millstream.storage.faults import is_disk_failure, is_disk_full, is_passing, storage_errors

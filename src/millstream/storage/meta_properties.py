@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from millstream.dataclass import dataclass
 from millstream.errors import InconsistentClusterId, KafkaStorageError
 from millstream.storage.filesystem import write_atomically
 from millstream.types import Uuid

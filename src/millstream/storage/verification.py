@@ -7,9 +7,9 @@ guard worthless. `ProducerStateManager` owns a table of them. It does not talk t
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from millstream.dataclass import dataclass
 from millstream.errors import InvalidTxnState, OutOfOrderSequenceNumber
 
 if TYPE_CHECKING:

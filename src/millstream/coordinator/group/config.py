@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from millstream.config import any_value, at_least, key, validate
 from millstream.config.keys import ConfigType
-from millstream.dataclass import dataclass
 
 _MINUTE_MS: Final = 60_000
 _INT32_MAX: Final = (1 << 31) - 1

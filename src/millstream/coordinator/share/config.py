@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from millstream.config import ConfigType, at_least, between, key, validate
-from millstream.dataclass import dataclass
 
 _SHORT_MAX: Final = (1 << 15) - 1
 

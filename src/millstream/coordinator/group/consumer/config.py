@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from millstream.config import at_least, key, one_of, subset_of, validate
 from millstream.coordinator.group.assignors import ASSIGNORS
-from millstream.dataclass import dataclass
 
 _INT32_MAX: Final = (1 << 31) - 1
 UPGRADE: Final = "upgrade"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from millstream.config import Rule, at_least, between, key, validate
-from millstream.dataclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
