@@ -13,11 +13,12 @@ the median counts, after a warm-up of each.
 tells it (triggerExecution), one at a time, with its stages; `floor-source` the same into a sink
 that keeps nothing; `floor-exactly-once` the same with `delivery=exactly-once` for ours, which the
 other has not. Both run with their defaults, but for `idleWaitMs=0` of ours: the time in which an
-idle source waits for records would count as the batch's. A JVM needs some hundred micro-batches
-until it is as quick as it becomes: before the first of these rows each contender takes 320 from
-topic to topic, in turns, that do not count. In those no fetch waits for records
-(`kafka.fetch.max.wait.ms=1`), or Spark's connector would need minutes for them. `--quick`
-leaves them out.
+idle source waits for records would count as the batch's. The session, which both share, sets
+permissions of files directly (`spark.millstream.directPermissions`). A JVM needs some hundred
+micro-batches until it is as quick as it becomes: before the first of these rows each contender
+takes 320 from topic to topic, interleaved, that do not count. In those no fetch waits for records
+(`kafka.fetch.max.wait.ms=1`), or Spark's connector would need minutes for them. `--quick` leaves
+them out.
 """
 
 from __future__ import annotations
@@ -154,6 +155,7 @@ class Bench:
             "spark.sql.shuffle.partitions": PARTITIONS,
             "spark.sql.warehouse.dir": self._scratch / "warehouse",
             "spark.driver.memory": "2g",
+            "spark.millstream.directPermissions": True,
         }
         if PEER in self._contenders:
             conf["spark.jars"] = ",".join(map(str, _jars()))

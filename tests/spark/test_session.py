@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from millstream.spark import local_files, session
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -34,13 +36,27 @@ def test_executors_import_millstream_and_the_settings_hold(spark: SparkSession) 
     assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
 
 
+@pytest.fixture
+def direct_spark(spark: SparkSession) -> Iterator[SparkSession]:
+    """The session with permissions set directly, for one test."""
+    yield session(**{local_files.SETTING: True})
+    spark.conf.unset(local_files.SETTING)
+    _local_file_system(spark).close()  # The JVM makes another, Hadoop's own, for the next user.
+
+
+def test_local_files_are_left_to_hadoop_unless_asked_otherwise(spark: SparkSession) -> None:
+    session()
+
+    assert _local_file_system(spark).getRaw().getClass().getName().startswith("org.apache.hadoop.")
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_local_files_are_made_without_a_process_and_as_hadoop_makes_them(
-    spark: SparkSession, tmp_path: Path
+    direct_spark: SparkSession, tmp_path: Path
 ) -> None:
-    jvm: Any = spark._jvm
+    jvm: Any = direct_spark._jvm
     hadoop = jvm.org.apache.hadoop.fs
-    files = hadoop.FileSystem.getLocal(spark._jsc.hadoopConfiguration())
+    files = _local_file_system(direct_spark)
     pid = jvm.java.lang.ProcessHandle.current().pid()
     before = _faults_of_ended_children(pid)
 
@@ -53,17 +69,20 @@ def test_local_files_are_made_without_a_process_and_as_hadoop_makes_them(
 
 
 def test_directories_keep_their_group_for_what_is_made_in_them(
-    spark: SparkSession, tmp_path: Path
+    direct_spark: SparkSession, tmp_path: Path
 ) -> None:
-    jvm: Any = spark._jvm
-    hadoop = jvm.org.apache.hadoop.fs
+    jvm: Any = direct_spark._jvm
+    made = jvm.org.apache.hadoop.fs.Path(str(tmp_path / "made"))
     tmp_path.chmod(0o2755)
 
-    hadoop.FileSystem.getLocal(spark._jsc.hadoopConfiguration()).mkdirs(
-        hadoop.Path(str(tmp_path / "made"))
-    )
+    _local_file_system(direct_spark).mkdirs(made)
 
     assert (tmp_path / "made").stat().st_mode & stat.S_ISGID
+
+
+def _local_file_system(spark: Any) -> Any:
+    """The one of Hadoop that all of the JVM shares."""
+    return spark._jvm.org.apache.hadoop.fs.FileSystem.getLocal(spark._jsc.hadoopConfiguration())
 
 
 def _faults_of_ended_children(pid: int) -> int:

@@ -1,13 +1,14 @@
-"""Local files of Spark's JVM, made without starting a process for each.
+"""An option of local sessions: the JVM sets permissions of files itself, without `chmod`.
 
 PySpark comes without Hadoop's native library, and without it Hadoop runs `chmod` for every file
 that it makes, and again for its checksum: four processes for the two checkpoint files of a
 micro-batch, 16 of its 75 ms on two cores. Java can set permissions itself. Hadoop has no setting
 for that, so the few lines that do it are given to the compiler which Spark has for the code that
-it generates.
+it generates, and the result is put below the file system that the whole JVM shares.
 
-`sessions` calls `set_permissions_directly` on local masters. Names, modes, checksums and renames of
-files stay as they are. It is only a matter of speed: where it cannot be done, nothing is changed.
+A class of ours among Hadoop's is nothing that a user expects, so it is done only if `SETTING` asks
+for it. `sessions` calls `set_permissions_directly` then, on local masters. Names, modes, checksums
+and renames of files stay as they are; where it cannot be done, nothing is changed.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _logger = logging.getLogger(__name__)
+
+SETTING: Final = "spark.millstream.directPermissions"
+"""Spark's setting that asks for it; the default is false."""
 
 _HADOOP: Final = "org.apache.hadoop.fs"
 _RAW: Final = f"{_HADOOP}.RawLocalFileSystem"
@@ -50,7 +54,7 @@ public void goBelow({_HADOOP}.LocalFileSystem checked) throws java.lang.Exceptio
 
 
 def set_permissions_directly(spark: SparkSession) -> None:
-    """Have the driver's JVM set permissions of local files itself, if it starts processes yet."""
+    """Have the driver's JVM set permissions of local files itself instead of by processes."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # It has no types.
 
     if os.name != "posix":

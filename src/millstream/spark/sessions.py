@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from millstream.spark import java
+from millstream.spark.local_files import SETTING as DIRECT_PERMISSIONS
 from millstream.spark.local_files import set_permissions_directly
 from millstream.spark.spark_home import home_without_archives
 from millstream.spark.versions import require_pyspark
@@ -73,10 +74,15 @@ def session(app_name: str = "millstream", master: str = "local[*]", **conf: obje
         builder = builder.config(name, value)
     with _environment(_variables(master)):
         spark: SparkSession = builder.getOrCreate()
-    # A session that was there already may have another master.
-    if _is_local(spark.conf.get("spark.master") or master):
+    if _wants_direct_permissions(spark):
         set_permissions_directly(spark)
     return spark
+
+
+def _wants_direct_permissions(spark: SparkSession) -> bool:
+    # Asked of the session itself: one that was there already may have another master.
+    is_local = _is_local(spark.conf.get("spark.master") or "")
+    return is_local and spark.conf.get(DIRECT_PERMISSIONS, "false") == "true"
 
 
 def _variables(master: str) -> dict[str, str]:

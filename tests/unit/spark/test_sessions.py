@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from unittest.mock import MagicMock
 
 import pytest
 
 import millstream.spark
 from millstream.errors import InvalidArgument
-from millstream.spark import sessions, worker_daemon
+from millstream.spark import local_files, sessions, worker_daemon
 
 
 def test_what_the_caller_sets_wins() -> None:
@@ -34,6 +35,31 @@ def test_batches_of_large_records_fit_a_jvm() -> None:
     chosen = sessions.settings("local", {})
 
     assert int(chosen["spark.sql.execution.arrow.maxBytesPerBatch"]) <= 64 << 20
+
+
+@pytest.mark.parametrize(
+    ("master", "asked", "is_done"),
+    [("local[2]", None, False), ("local[2]", True, True), ("spark://host:7077", True, False)],
+)
+def test_permissions_are_set_directly_only_where_it_is_asked_for(
+    master: str, asked: bool | None, is_done: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {} if asked is None else {local_files.SETTING: asked}
+    settings = {"spark.master": master, **sessions.settings(master, given)}
+    spark = MagicMock()
+    spark.conf.get.side_effect = settings.get
+    builder = MagicMock()
+    builder.builder.appName().master.return_value = builder
+    builder.config.return_value = builder
+    builder.getOrCreate.return_value = spark
+    monkeypatch.setattr(sessions, "_spark_session_class", lambda: builder)
+    monkeypatch.setattr(sessions, "_variables", lambda master: {})
+    changed: list[object] = []
+    monkeypatch.setattr(sessions, "set_permissions_directly", changed.append)
+
+    sessions.session(master=master, **given)
+
+    assert bool(changed) is is_done
 
 
 def test_a_missing_pyspark_is_told_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
