@@ -182,7 +182,7 @@ def test_open_transactions_are_found_and_their_producers_fenced(
             producer.commit_transaction()
 
 
-def test_the_asyncio_twin_does_the_same(cluster: Cluster) -> None:
+def test_the_asyncio_client_does_the_same(cluster: Cluster) -> None:
     name = cluster.new_name("async")
 
     async def main() -> None:

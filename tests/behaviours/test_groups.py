@@ -357,7 +357,7 @@ def test_the_best_protocol_that_the_brokers_have_is_chosen(cluster: Cluster) -> 
         assert admin.describe_group(group).type == expected
 
 
-def test_the_asyncio_twin_shares_a_group_with_the_blocking_one(
+def test_the_asyncio_client_shares_a_group_with_the_blocking_one(
     cluster: Cluster, protocol: Any
 ) -> None:
     topic, group = cluster.filled(20, partitions=2), cluster.new_name("g")

@@ -117,7 +117,7 @@ def test_interceptors_hear_of_commits_that_nobody_asked_for(cluster: Cluster) ->
     assert committed[0] == 4
 
 
-def test_asyncio_twins_can_be_made_before_a_loop_runs(cluster: Cluster) -> None:
+def test_asyncio_clients_can_be_made_before_a_loop_runs(cluster: Cluster) -> None:
     topic = cluster.topic()
     producer = AsyncProducer(cluster.address)
     consumer = AsyncConsumer(cluster.address, auto_offset_reset="earliest")

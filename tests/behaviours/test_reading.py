@@ -345,7 +345,7 @@ def test_interceptors_see_records_and_commits(cluster: Cluster) -> None:
     assert [each[partition].offset for each in committed] == [4]
 
 
-def test_the_asyncio_twin_reads_seeks_and_wakes(cluster: Cluster) -> None:
+def test_the_asyncio_client_reads_seeks_and_wakes(cluster: Cluster) -> None:
     topic = cluster.timed()
     (partition,) = at(topic)
 

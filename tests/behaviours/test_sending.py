@@ -306,7 +306,7 @@ def test_threads_share_a_producer(cluster: Cluster) -> None:
         assert own == [b"%d-%04d" % (thread, number) for number in range(500)]
 
 
-def test_the_asyncio_twin_sends_waits_and_tells(cluster: Cluster) -> None:
+def test_the_asyncio_client_sends_waits_and_tells(cluster: Cluster) -> None:
     topic = cluster.topic(2, max_message_bytes="4000")
     table = pa.table({"value": [b"row"] * 100})
 

@@ -124,7 +124,7 @@ def test_a_lock_is_renewed(place: Place) -> None:
         assert consumer.commit() == {place.partition: None}
 
 
-def test_the_asyncio_twin_does_the_same(place: Place) -> None:
+def test_the_asyncio_client_does_the_same(place: Place) -> None:
     place.produce("a", "b")
 
     async def main() -> None:
@@ -157,7 +157,7 @@ def test_a_poll_gives_first_what_a_loop_has_not_got_to(place: Place) -> None:
         assert (record.value, record.delivery_count) == ("e", 2)
 
 
-def test_the_same_of_the_asyncio_twin(place: Place) -> None:
+def test_the_same_of_the_asyncio_client(place: Place) -> None:
     place.produce(*"abcde")
 
     async def main() -> None:

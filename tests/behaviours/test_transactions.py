@@ -214,7 +214,7 @@ def test_closing_aborts_an_open_transaction(cluster: Cluster) -> None:
     assert committed_values(cluster, topic) == [b"after"]
 
 
-def test_the_asyncio_twin_is_all_or_nothing(cluster: Cluster) -> None:
+def test_the_asyncio_client_is_all_or_nothing(cluster: Cluster) -> None:
     topic = cluster.topic()
 
     async def fail(producer: AsyncProducer) -> None:

@@ -39,7 +39,8 @@ def test_executors_import_millstream_and_the_settings_hold(spark: SparkSession) 
 @pytest.fixture
 def direct_spark(spark: SparkSession) -> Iterator[SparkSession]:
     """The session with permissions set directly, for one test."""
-    yield session(**{local_files.SETTING: True})
+    setting: dict[str, Any] = {local_files.SETTING: True}
+    yield session(**setting)
     spark.conf.unset(local_files.SETTING)
     _local_file_system(spark).close()  # The JVM makes another, Hadoop's own, for the next user.
 

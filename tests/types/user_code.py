@@ -44,7 +44,7 @@ def produce(bootstrap: str) -> RecordMetadata:
 
 
 def transact(bootstrap: list[str], consumer: Consumer) -> None:
-    producer = Producer(bootstrap, transactional_id="t", environment="staging")
+    producer = Producer(bootstrap, transactional_id="t", namespace="staging")
     with producer, producer.transaction():
         producer.send("out", b"v")
         offsets = {TopicPartition("in", 0): OffsetAndMetadata(7)}

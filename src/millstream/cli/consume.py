@@ -16,7 +16,7 @@ from millstream.cli.options import (
     DEFAULT_BOOTSTRAP,
     DEFAULT_TIMEOUT_S,
     Bootstrap,
-    Environment,
+    Namespace,
     Timeout,
     Topic,
 )
@@ -136,7 +136,7 @@ def consume(
     value_type: ValueType = BYTES,
     schema_registry: RegistryUrl = None,
     isolation: IsolationOption = IsolationChoice.READ_UNCOMMITTED,
-    environment: Environment = None,
+    namespace: Namespace = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     as_json: JsonLines = False,
@@ -165,7 +165,7 @@ def consume(
     sides = make_sides(key_type, value_type, schema_registry)
     if not sides.are_plain:
         render = _typed(render, sides, json_values if as_json else as_text)
-    with open_session(bootstrap_server, timeout, environment) as session:
+    with open_session(bootstrap_server, timeout, namespace) as session:
         now_ms = session.clock.wall_ms()
         where = Where(
             choose_partitions(session, topic, partition),

@@ -38,7 +38,7 @@ from millstream.cli.options import (
     DEFAULT_TIMEOUT_S,
     AsJson,
     Bootstrap,
-    Environment,
+    Namespace,
     Timeout,
     complete_groups,
     new_family,
@@ -113,7 +113,7 @@ def list_all(
             help="Only those: classic, consumer, share or streams; repeatable.",
         ),
     ] = None,
-    environment: Environment = None,
+    namespace: Namespace = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
@@ -123,7 +123,7 @@ def list_all(
     Examples: `millstream groups list`, `millstream groups list --state empty --type consumer`
     """
     states = choose_states(state or ())
-    with open_session(bootstrap_server, timeout, environment) as session:
+    with open_session(bootstrap_server, timeout, namespace) as session:
         found = list_groups(session, states, kind or ())
     nothing = "no group is like that" if states or kind else "there are no groups"
     show_listed(found, nothing, as_json=as_json)
@@ -141,7 +141,7 @@ def describe(
         ),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="All groups of consumers.")] = False,
-    environment: Environment = None,
+    namespace: Namespace = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
@@ -152,7 +152,7 @@ def describe(
     """
     if bool(groups) == every:
         raise UsageFault("say which groups: GROUP…, or --all")
-    with open_session(bootstrap_server, timeout, environment) as session:
+    with open_session(bootstrap_server, timeout, namespace) as session:
         names = groups or [
             each.group_id for each in list_groups(session) if each.type in CONSUMER_TYPES
         ]
@@ -172,7 +172,7 @@ def describe(
 @family.command("members")
 def members(
     group: Group,
-    environment: Environment = None,
+    namespace: Namespace = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
@@ -181,7 +181,7 @@ def members(
 
     Example: `millstream groups members readers`
     """
-    with open_session(bootstrap_server, timeout, environment) as session:
+    with open_session(bootstrap_server, timeout, namespace) as session:
         view = _views(session, [group])[group]
     show_members(view, as_json=as_json)
 
@@ -201,7 +201,7 @@ def reset_offsets(
     from_file: FromFile = None,
     execute: Execute = False,
     export: Export = False,
-    environment: Environment = None,
+    namespace: Namespace = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
@@ -220,7 +220,7 @@ def reset_offsets(
         to_earliest, to_latest, to_current, to_offset, to_time, by_duration, shift, from_file
     )
     require_one_output(export=export, as_json=as_json)
-    with open_session(bootstrap_server, timeout, environment) as session:
+    with open_session(bootstrap_server, timeout, namespace) as session:
         target = options.target(group, session.clock.wall_ms())
         view = find_groups(session, [group], CONSUMER_TYPES).get(group)
         committed = committed_offsets(session, [group]).get(group, {})
@@ -255,7 +255,7 @@ def delete(
     if_exists: Annotated[
         bool, typer.Option("--if-exists", help="A group that is not there is fine.")
     ] = False,
-    environment: Environment = None,
+    namespace: Namespace = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
@@ -264,7 +264,7 @@ def delete(
 
     Example: `millstream groups delete readers`
     """
-    with open_session(bootstrap_server, timeout, environment) as session:
+    with open_session(bootstrap_server, timeout, namespace) as session:
         rows = delete_chosen(session, groups, CONSUMER_TYPES, if_exists=if_exists)
     show_deleted(rows, as_json=as_json)
 
@@ -273,7 +273,7 @@ def delete(
 def delete_some_offsets(
     group: Group,
     topic: TopicsAt = None,
-    environment: Environment = None,
+    namespace: Namespace = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
@@ -284,7 +284,7 @@ def delete_some_offsets(
     """
     if not topic:
         raise UsageFault("say of what: --topic TOPIC, or --topic TOPIC:0,1")
-    with open_session(bootstrap_server, timeout, environment) as session:
+    with open_session(bootstrap_server, timeout, namespace) as session:
         _views(session, [group])
         places = [place for text in topic for place in parse_places(session, text)]
         there = committed_offsets(session, [group]).get(group, {})

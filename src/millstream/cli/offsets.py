@@ -11,7 +11,7 @@ from millstream.cli.options import (
     DEFAULT_TIMEOUT_S,
     AsJson,
     Bootstrap,
-    Environment,
+    Namespace,
     Timeout,
     Topic,
 )
@@ -49,7 +49,7 @@ def offsets(
             help=f"The first offset at or after: earliest, latest, max-timestamp, or {TIME_SYNTAX}",
         ),
     ] = None,
-    environment: Environment = None,
+    namespace: Namespace = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
@@ -58,7 +58,7 @@ def offsets(
 
     Examples: `millstream offsets orders`, `millstream offsets orders --time 2h`
     """
-    with open_session(bootstrap_server, timeout, environment) as session:
+    with open_session(bootstrap_server, timeout, namespace) as session:
         chosen = choose_partitions(session, topic, partition)
         if time is None:
             rows, headings = _ends(session, topic, chosen)

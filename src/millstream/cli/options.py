@@ -1,4 +1,4 @@
-"""Options that many commands share, once: names, help texts, environment, completion."""
+"""Options that many commands share, once: names, help texts, namespace, completion."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ def _complete(
     from millstream.cli.session import open_session
 
     bootstrap = str(context.params.get("bootstrap_server") or DEFAULT_BOOTSTRAP)
-    environment = context.params.get("environment")
+    namespace = context.params.get("namespace")
     # A shell that completes must never show an error instead.
     with (
         suppress(Exception),
-        open_session(bootstrap, _COMPLETION_TIMEOUT_S, environment) as session,
+        open_session(bootstrap, _COMPLETION_TIMEOUT_S, namespace) as session,
     ):
         yield from (each for each in names(session) if each.startswith(incomplete))
 
@@ -87,9 +87,9 @@ Bootstrap = Annotated[
 Timeout = Annotated[
     float, typer.Option("--timeout", metavar="SECONDS", help="How long to try before giving up.")
 ]
-Environment = Annotated[
+Namespace = Annotated[
     str | None,
-    typer.Option("--environment", metavar="NAME", help="Of this environment: NAME.topic."),
+    typer.Option("--namespace", metavar="NAME", help="Of this namespace: NAME.topic."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Topic = Annotated[

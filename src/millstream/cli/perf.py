@@ -17,7 +17,7 @@ from millstream.cli.options import (
     DEFAULT_TIMEOUT_S,
     AsJson,
     Bootstrap,
-    Environment,
+    Namespace,
     Timeout,
     Topic,
     new_family,
@@ -127,7 +127,7 @@ def perf_produce(
     partition: Partitions = None,
     partitions: NewPartitions = None,
     progress: ShowProgress = None,
-    environment: Environment = None,
+    namespace: Namespace = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
@@ -155,7 +155,7 @@ def perf_produce(
         "max_request_size": RECORD_BYTES_MAX,
         "buffer_memory": max(_BUFFER_BYTES, 2 * size),
     }
-    with open_session(bootstrap_server, timeout, environment) as session, ExitStack() as opened:
+    with open_session(bootstrap_server, timeout, namespace) as session, ExitStack() as opened:
         if partitions is not None:
             create_topic(session, topic, partitions)
         chosen = choose_partitions(session, topic, partition)
@@ -200,7 +200,7 @@ def perf_consume(
     max_wait: MaxWait = 500,
     connections: Connections = 1,
     progress: ShowProgress = None,
-    environment: Environment = None,
+    namespace: Namespace = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
@@ -222,7 +222,7 @@ def perf_consume(
         "fetch_min_bytes": min_bytes,
         "fetch_max_wait": max_wait / 1000,
     }
-    with open_session(bootstrap_server, timeout, environment) as session, ExitStack() as opened:
+    with open_session(bootstrap_server, timeout, namespace) as session, ExitStack() as opened:
         chosen = choose_partitions(session, topic, partition)
         positions = _positions(session, topic, chosen, follow=follow)
         consumers = [

@@ -17,7 +17,7 @@ from millstream.cli.options import (
     DEFAULT_TIMEOUT_S,
     AsJson,
     Bootstrap,
-    Environment,
+    Namespace,
     Timeout,
     Topic,
 )
@@ -128,7 +128,7 @@ def produce(
     partition: FixedPartition = None,
     compression: CompressionOption = CompressionChoice.NONE,
     acks: AcksOption = AcksChoice.ALL,
-    environment: Environment = None,
+    namespace: Namespace = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
@@ -153,7 +153,7 @@ def produce(
         raise UsageFault("--key-separator is empty")
     read = parse_json_line if input_format is InputFormat.JSON else parser.parse
     sides = make_sides(key_type, value_type, schema_registry, key_schema, value_schema)
-    with open_session(bootstrap_server, timeout, environment) as session:
+    with open_session(bootstrap_server, timeout, namespace) as session:
         producer = session.producer(
             acks=acks.value,
             compression_type=compression.value,

@@ -69,9 +69,9 @@ Count = Annotated[int | None, typer.Option("--count", "-n", min=1, help="At most
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Send nothing; tell what would be sent where.")
 ]
-Environment = Annotated[
+Namespace = Annotated[
     str | None,
-    typer.Option("--environment", metavar="NAME", help="Topics of this environment: NAME.topic."),
+    typer.Option("--namespace", metavar="NAME", help="Topics of this namespace: NAME.topic."),
 ]
 
 
@@ -90,7 +90,7 @@ def replay(
     rate: Rate = None,
     count: Count = None,
     dry_run: DryRun = False,
-    environment: Environment = None,
+    namespace: Namespace = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
@@ -120,7 +120,7 @@ def replay(
         dry_run=dry_run,
         timeout=timeout,
     )
-    settings = {} if environment is None else {"environment": environment}
+    settings = {} if namespace is None else {"namespace": namespace}
     report = ReplayReport()
     try:
         with _progress(is_shown=sys.stderr.isatty()) as show:

@@ -32,7 +32,7 @@ class _Settings(TypedDict):
     """What all clients of a command have in common."""
 
     client_id: str
-    environment: str | None
+    namespace: str | None
     request_timeout: float
     default_api_timeout: float
 
@@ -41,14 +41,14 @@ class Session:
     """Clients of one cluster, and what a command has asked it already."""
 
     def __init__(
-        self, bootstrap_server: str, timeout_s: float = 30.0, environment: str | None = None
+        self, bootstrap_server: str, timeout_s: float = 30.0, namespace: str | None = None
     ) -> None:
         self.bootstrap_server = bootstrap_server
         self.timeout_s = timeout_s
         self.clock = SystemClock()
         self._settings: _Settings = {
             "client_id": CLIENT_ID,
-            "environment": environment,
+            "namespace": namespace,
             "request_timeout": min(timeout_s, _REQUEST_TIMEOUT_S_MAX),
             "default_api_timeout": timeout_s,
         }
@@ -132,14 +132,12 @@ class Session:
         return {each.node_id: each for each in self.admin.describe_cluster().brokers}
 
 
-def open_session(
-    bootstrap_server: str, timeout_s: float, environment: str | None = None
-) -> Session:
+def open_session(bootstrap_server: str, timeout_s: float, namespace: str | None = None) -> Session:
     """A session for the options of a command."""
     if timeout_s <= 0:
         raise UsageFault("--timeout is a number of seconds above 0")
     try:
-        return Session(bootstrap_server, timeout_s, environment)
+        return Session(bootstrap_server, timeout_s, namespace)
     except InvalidArgument as error:
-        option = "--environment" if "environment" in str(error) else "--bootstrap-server"
+        option = "--namespace" if "namespace" in str(error) else "--bootstrap-server"
         raise UsageFault(f"{option}: {error}") from error

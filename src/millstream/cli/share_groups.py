@@ -27,7 +27,7 @@ from millstream.cli.options import (
     DEFAULT_TIMEOUT_S,
     AsJson,
     Bootstrap,
-    Environment,
+    Namespace,
     Timeout,
     complete_share_groups,
     complete_topics,
@@ -91,7 +91,7 @@ def list_all(
         list[str] | None,
         typer.Option("--state", metavar="STATE", help="Only those: Stable, Empty; repeatable."),
     ] = None,
-    environment: Environment = None,
+    namespace: Namespace = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
@@ -101,7 +101,7 @@ def list_all(
     Example: `millstream share-groups list --state empty`
     """
     states = choose_states(state or ())
-    with open_session(bootstrap_server, timeout, environment) as session:
+    with open_session(bootstrap_server, timeout, namespace) as session:
         found = list_groups(session, states, _TYPES)
     nothing = "no share group is like that" if states else "there are no share groups"
     show_listed(found, nothing, as_json=as_json)
@@ -119,7 +119,7 @@ def describe(
         ),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="All share groups.")] = False,
-    environment: Environment = None,
+    namespace: Namespace = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
@@ -133,7 +133,7 @@ def describe(
     """
     if bool(groups) == every:
         raise UsageFault("say which share groups: GROUP…, or --all")
-    with open_session(bootstrap_server, timeout, environment) as session:
+    with open_session(bootstrap_server, timeout, namespace) as session:
         names = groups or [each.group_id for each in list_groups(session, (), _TYPES)]
         views = _views(session, names, may_be_gone=every)
         offsets = share_offsets(session, views)
@@ -149,7 +149,7 @@ def describe(
 @family.command("members")
 def members(
     group: Group,
-    environment: Environment = None,
+    namespace: Namespace = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
@@ -158,7 +158,7 @@ def members(
 
     Example: `millstream share-groups members workers`
     """
-    with open_session(bootstrap_server, timeout, environment) as session:
+    with open_session(bootstrap_server, timeout, namespace) as session:
         view = _views(session, [group])[group]
     show_members(view, as_json=as_json)
 
@@ -178,7 +178,7 @@ def reset_offsets(
     from_file: FromFile = None,
     execute: Execute = False,
     export: Export = False,
-    environment: Environment = None,
+    namespace: Namespace = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
@@ -195,7 +195,7 @@ def reset_offsets(
         to_earliest, to_latest, to_current, to_offset, to_time, by_duration, shift, from_file
     )
     require_one_output(export=export, as_json=as_json)
-    with open_session(bootstrap_server, timeout, environment) as session:
+    with open_session(bootstrap_server, timeout, namespace) as session:
         target = options.target(group, session.clock.wall_ms())
         view = _views(session, [group])[group]
         known = share_offsets(session, [group]).get(group, {})
@@ -228,7 +228,7 @@ def delete(
     if_exists: Annotated[
         bool, typer.Option("--if-exists", help="A group that is not there is fine.")
     ] = False,
-    environment: Environment = None,
+    namespace: Namespace = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
@@ -237,7 +237,7 @@ def delete(
 
     Example: `millstream share-groups delete workers`
     """
-    with open_session(bootstrap_server, timeout, environment) as session:
+    with open_session(bootstrap_server, timeout, namespace) as session:
         rows = delete_chosen(session, groups, _TYPES, if_exists=if_exists)
     show_deleted(rows, as_json=as_json)
 
@@ -255,7 +255,7 @@ def delete_some_offsets(
             autocompletion=complete_topics,
         ),
     ] = None,
-    environment: Environment = None,
+    namespace: Namespace = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
@@ -266,7 +266,7 @@ def delete_some_offsets(
     """
     if not topic:
         raise UsageFault("say of what: --topic TOPIC")
-    with open_session(bootstrap_server, timeout, environment) as session:
+    with open_session(bootstrap_server, timeout, namespace) as session:
         require_no_members(group, _views(session, [group])[group])
         names = list(dict.fromkeys(topic))
         for name, error in session.admin.delete_share_group_offsets(group, names).errors.items():

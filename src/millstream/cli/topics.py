@@ -12,7 +12,7 @@ from millstream.cli.options import (
     DEFAULT_TIMEOUT_S,
     AsJson,
     Bootstrap,
-    Environment,
+    Namespace,
     Settings,
     Timeout,
     Topic,
@@ -55,7 +55,7 @@ def list_topics(
     internal: Annotated[
         bool, typer.Option("--internal/--no-internal", help="Show internal topics, too.")
     ] = True,
-    environment: Environment = None,
+    namespace: Namespace = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
@@ -64,7 +64,7 @@ def list_topics(
 
     Example: `millstream topics list --json`
     """
-    with open_session(bootstrap_server, timeout, environment) as session:
+    with open_session(bootstrap_server, timeout, namespace) as session:
         found = session.topics()
     rows = [
         {
@@ -105,7 +105,7 @@ def create(
     validate_only: Annotated[
         bool, typer.Option("--validate-only", help="Check everything, create nothing.")
     ] = False,
-    environment: Environment = None,
+    namespace: Namespace = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
@@ -118,7 +118,7 @@ def create(
     wanted = [
         NewTopic(name, partitions, replication_factor, settings) for name in dict.fromkeys(topics)
     ]
-    with open_session(bootstrap_server, timeout, environment) as session:
+    with open_session(bootstrap_server, timeout, namespace) as session:
         found = session.admin.create_topics(wanted, validate_only=validate_only)
         for error in found.errors.values():
             if isinstance(error, InvalidConfig):
@@ -144,7 +144,7 @@ def describe_topics(
         list[str] | None,
         typer.Argument(metavar="TOPIC", help="All if none.", autocompletion=complete_topics),
     ] = None,
-    environment: Environment = None,
+    namespace: Namespace = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
@@ -153,7 +153,7 @@ def describe_topics(
 
     Example: `millstream topics describe orders`
     """
-    with open_session(bootstrap_server, timeout, environment) as session:
+    with open_session(bootstrap_server, timeout, namespace) as session:
         names = list(topics or sorted(session.topics()))
         found = [(session.topic(name), _own_settings(session, name)) for name in names]
     if as_json:
@@ -185,7 +185,7 @@ def alter_topic(
         list[str] | None,
         typer.Option("--delete-config", metavar="KEY", help="Back to the default; repeatable."),
     ] = None,
-    environment: Environment = None,
+    namespace: Namespace = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
@@ -200,7 +200,7 @@ def alter_topic(
     changes += [Change(key, Operation.DELETE, None) for key in delete_config or ()]
     if partitions is None and not changes:
         raise UsageFault("say what to change: --partitions, --config or --delete-config")
-    with open_session(bootstrap_server, timeout, environment) as session:
+    with open_session(bootstrap_server, timeout, namespace) as session:
         before = len(session.topic(topic).partitions)
         if changes:
             alter(session, Resource(ResourceType.TOPIC, topic), changes)
@@ -222,7 +222,7 @@ def delete(
     if_exists: Annotated[
         bool, typer.Option("--if-exists", help="A topic that is not there is fine.")
     ] = False,
-    environment: Environment = None,
+    namespace: Namespace = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
@@ -232,7 +232,7 @@ def delete(
     Example: `millstream topics delete orders --if-exists`
     """
     names = list(dict.fromkeys(topics))
-    with open_session(bootstrap_server, timeout, environment) as session:
+    with open_session(bootstrap_server, timeout, namespace) as session:
         known = session.topics()
         missing = [name for name in names if name not in known]
         if missing and not if_exists:

@@ -1,7 +1,7 @@
 """What callers give, checked at the border: partitions, offsets, times, names.
 
-The faces of the clients call it before anything is handed to the I/O thread, where a value of the
-wrong kind would end the client. Nothing here is called for each record.
+`Producer`, `Consumer` and the other clients call it before anything is handed to the I/O thread,
+where a value of the wrong kind would end the client. Nothing here is called for each record.
 """
 
 from __future__ import annotations

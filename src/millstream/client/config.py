@@ -2,7 +2,7 @@
 
 A client declares its settings once, as a dataclass of `key(...)` fields in Kafka's names and units
 (`ProducerConfig`), and for type checkers as a TypedDict in Python's (`ProducerSettings`). The
-Python face drops `_ms` and takes seconds: `linger.ms` is `linger=0.005`. A test holds the two
+Python name drops `_ms` and takes seconds: `linger.ms` is `linger=0.005`. A test holds the two
 equal. Every fault of a configuration is in one error.
 """
 
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar
 
 from millstream.client.addresses import Address, parse_bootstrap
-from millstream.client.isolation import Isolation
 from millstream.client.metadata import MetadataConfig
+from millstream.client.namespace import Namespace
 from millstream.config import (
     REQUIRED,
     ConfigType,
@@ -45,7 +45,7 @@ class ClientSettings(TypedDict, total=False):
     """Keyword arguments of every client."""
 
     client_id: str
-    environment: str | None
+    namespace: str | None
     request_timeout: float
     default_api_timeout: float
     metadata_max_age: float
@@ -75,8 +75,8 @@ class ClientConfig:
     client_id: str = key(
         "client.id", "", any_value(), "Names this client in the brokers' logs and quotas."
     )
-    environment: str | None = key(
-        "millstream.environment",
+    namespace: str | None = key(
+        "millstream.namespace",
         None,
         any_value(),
         "Prefix of topics, groups and transactional ids: nothing else is visible. Ours.",
@@ -193,9 +193,9 @@ class ClientConfig:
         return parse_bootstrap(self.bootstrap_servers)
 
     @property
-    def isolation(self) -> Isolation:
-        """The translation of names that the environment asks for."""
-        return Isolation(self.environment)
+    def names(self) -> Namespace:
+        """The translation between names of the user and of the wire."""
+        return Namespace(self.namespace)
 
     def network(self, max_in_flight: int = 5) -> NetworkClientConfig:
         """The part for `NetworkClient`."""

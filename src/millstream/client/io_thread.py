@@ -1,6 +1,6 @@
 """The thread that turns a client's runtime: started with it, ended with it, never leaked.
 
-A client's face owns one. It is a daemon: a process that forgets to close its clients ends all the
+Each client owns one. It is a daemon: a process that forgets to close its clients ends all the
 same, and they are stopped in order before the interpreter goes. A forked child has no such thread,
 which `check_usable` tells it.
 """

@@ -39,7 +39,7 @@ _TOPIC_NAMES_UNTIL: Final = 9
 def read_stable_offsets(producer: Producer, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
     """All that is committed in a group, once no transaction is about to change it."""
     core = producer._core
-    wire_group = core.config.isolation.to_wire(group)
+    wire_group = core.config.names.to_wire(group)
     waiter: Waiter[OffsetFetchResponse] = Waiter(f"reading the marker in group {group}")
     wait_ms = core.config.max_block_ms
 
@@ -72,8 +72,7 @@ def read_stable_offsets(producer: Producer, group: str) -> dict[TopicPartition, 
             each.committed_offset, each.metadata or ""
         )
         for topic, each in told
-        if (name := core.config.isolation.from_wire(topic)) is not None
-        and each.committed_offset >= 0
+        if (name := core.config.names.from_wire(topic)) is not None and each.committed_offset >= 0
     }
 
 

@@ -142,11 +142,11 @@ class _RangeRead:
         report_loss(deleted(where, self._position, end, first), is_fatal=is_fatal)
         self._position = min(first, end)
         if self._position < end:
-            self._session.offsets.seek(where, AtOffset(self._position, until=end))
+            self._session.seek(where, AtOffset(self._position, until=end))
 
     def _look_up(self, which: int) -> int:
         where = self._wanted.topic_partition
-        steps = self._session.offsets.find_offsets({where: which}, self._plan.poll_timeout_s)
+        steps = self._session.find_offsets({where: which}, self._plan.poll_timeout_s)
         found = perform(steps, self._buffer)[where]
         return 0 if found is None else found.offset
 

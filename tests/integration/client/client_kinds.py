@@ -28,7 +28,7 @@ class Kind(NamedTuple):
     use: Callable[[Any, str], object]
 
     def close(self, client: Any) -> None:
-        """Close, whichever face it has."""
+        """Close, blocking or asyncio."""
         _settle(client.close())
 
     def use_once(self, client: Any, topic: str) -> None:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import threading
 from random import Random
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from millstream.client.config import ClientConfig
+from millstream.client.consumer.config import ConsumerConfig
 from millstream.client.consumer.membership.events import Assigned, Lost, Revoked
 from millstream.client.consumer.membership.membership import Membership
-from millstream.client.consumer.membership.settings import MembershipSettings
 from millstream.client.consumer.membership.subscription import Subscription
 from millstream.client.futures import Waiter
 from millstream.client.io_thread import start_client
@@ -36,9 +35,10 @@ PATIENCE_S = 30.0
 class Member:
     """One member on an I/O thread of its own; `polls` says whether its user is there."""
 
-    def __init__(self, bootstrap: str, group_id: str, **changes: object) -> None:
-        config = ClientConfig(bootstrap_servers=(bootstrap,), client_id="member")
-        settings = MembershipSettings(group_id=group_id, **changes)  # type: ignore[arg-type]  # by each test
+    def __init__(self, bootstrap: str, group_id: str, **changes: Any) -> None:
+        config = ConsumerConfig(
+            bootstrap_servers=(bootstrap,), client_id="member", group_id=group_id, **changes
+        )
         self._thread = start_client(config, "member")
         self._runtime = self._thread.runtime
         self._changed = threading.Condition()
@@ -48,7 +48,7 @@ class Member:
         self.owned: frozenset[TopicPartition] = frozenset()
         self.events: list[RebalanceEvent] = []
         self.errors: list[MillstreamError] = []
-        self.membership = Membership(settings, self._runtime, self, Random())
+        self.membership = Membership(config, self._runtime, self, Random())
         self._runtime.post(lambda now_ms: self._runtime.add(self.membership))
 
     def __enter__(self) -> Self:

@@ -255,9 +255,9 @@ def test_what_the_broker_does_not_offer_is_said_clearly(admin: Admin) -> None:
         admin.describe_client_quotas()
 
 
-def test_an_environment_sees_only_its_own(millstream_broker: EmbeddedBroker) -> None:
+def test_a_namespace_sees_only_its_own(millstream_broker: EmbeddedBroker) -> None:
     address = millstream_broker.bootstrap_servers
-    with Admin(address) as admin, Admin(address, environment="staging") as staging:
+    with Admin(address) as admin, Admin(address, namespace="staging") as staging:
         admin.create_topic("production-only")
         staging.create_topic("orders")
         staging.alter_group_offsets("g", {TopicPartition("orders", 0): 0}).raise_first()
@@ -298,11 +298,11 @@ def test_the_twin_does_the_same(millstream_broker: EmbeddedBroker) -> None:
     assert asyncio.run(administer()) == (3, ["t-async"], [True, True])
 
 
-def test_both_faces_offer_the_same_operations() -> None:
-    def operations(face: type) -> dict[str, inspect.Signature]:
+def test_both_styles_offer_the_same_operations() -> None:
+    def operations(client: type) -> dict[str, inspect.Signature]:
         return {
             name: inspect.signature(member)
-            for name, member in vars(face).items()
+            for name, member in vars(client).items()
             if not name.startswith("_")
         }
 

@@ -201,15 +201,15 @@ def test_a_client_that_fails_inside_says_so(
 
 
 def test_a_client_that_is_thrown_away_ends_its_thread(millstream_broker: EmbeddedBroker) -> None:
-    class Face:
+    class Client:
         """Stands for a Producer."""
 
     config = ClientConfig(bootstrap_servers=(millstream_broker.bootstrap_servers,))
     client = start_client(config, "client-forgotten")
-    face = Face()
-    client.stop_when_collected(face)
+    owner = Client()
+    client.stop_when_collected(owner)
 
-    del face
+    del owner
     gc.collect()
     client._thread.join(10)
 

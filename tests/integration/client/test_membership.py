@@ -89,9 +89,9 @@ def test_cooperating_members_keep_what_they_have_during_a_rebalance(
     group: Group, topic: str
 ) -> None:
     sticky = resolve(["cooperative-sticky"])
-    first = group.member(topic, group_protocol="classic", assignors=sticky)
+    first = group.member(topic, group_protocol="classic", partition_assignment_strategy=sticky)
     first.wait_for(4)
-    second = group.member(topic, group_protocol="classic", assignors=sticky)
+    second = group.member(topic, group_protocol="classic", partition_assignment_strategy=sticky)
 
     second.wait_for(2)
 
@@ -103,7 +103,10 @@ def test_cooperating_members_keep_what_they_have_during_a_rebalance(
 @pytest.mark.parametrize("assignor", ["range", "roundrobin", "sticky"])
 def test_eager_assignors_share_evenly(group: Group, topic: str, assignor: str) -> None:
     assignors = resolve([assignor])
-    members = [group.member(topic, group_protocol="classic", assignors=assignors) for _ in "ab"]
+    members = [
+        group.member(topic, group_protocol="classic", partition_assignment_strategy=assignors)
+        for _ in "ab"
+    ]
 
     for each in members:
         each.wait_for(2)

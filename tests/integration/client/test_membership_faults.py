@@ -114,7 +114,7 @@ def test_no_partition_is_with_two_members_and_all_are_read_in_the_end(
                         f"m{number}",
                         broker.bootstrap_servers,
                         group_protocol=protocol,
-                        assignors=resolve([assignor]),
+                        partition_assignment_strategy=resolve([assignor]),
                         heartbeat_interval_ms=50,
                         session_timeout_ms=6_000,
                     )

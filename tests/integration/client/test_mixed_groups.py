@@ -132,7 +132,7 @@ def test_members_of_other_clients_share_a_topic_with_ours(
         broker.bootstrap_servers,
         group_id,
         group_protocol="classic",
-        assignors=resolve([assignor]),
+        partition_assignment_strategy=resolve([assignor]),
         heartbeat_interval_ms=100,
     ) as ours:
         if we_lead:

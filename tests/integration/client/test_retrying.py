@@ -83,16 +83,16 @@ def run(
     broker: EmbeddedBroker,
     topic: str,
     handler: Callable[[Attempt], None],
-    face: str,
+    style: str,
     **settings: Any,
 ) -> Any:
-    """Run until nothing is left to do, in either face."""
+    """Run until nothing is left to do, in either style."""
     options: Any = {
         "group_id": "g",
         "retry_delays": DELAYS,
         "value_deserializer": "str",
     } | settings
-    if face == "blocking":
+    if style == "blocking":
         return RetryingConsumer(broker.bootstrap_servers, topic, handler, **options).run(
             idle_timeout=0.6
         )
@@ -104,26 +104,26 @@ def run(
     return asyncio.run(consumer.run(idle_timeout=0.6))
 
 
-@pytest.mark.parametrize("face", ["blocking", "asyncio"])
+@pytest.mark.parametrize("style", ["blocking", "asyncio"])
 @pytest.mark.parametrize("is_transactional", [False, True])
 def test_a_failure_is_tried_again_until_it_succeeds(
-    broker: EmbeddedBroker, topic: str, face: str, *, is_transactional: bool
+    broker: EmbeddedBroker, topic: str, style: str, *, is_transactional: bool
 ) -> None:
     handler = Handler(failures=2)
     settings = {"transactional_id": f"x{topic}"} if is_transactional else {}
 
-    counts = run(broker, topic, handler, face, **settings)
+    counts = run(broker, topic, handler, style, **settings)
 
     assert sorted(handler.done) == [str(number) for number in range(10)]
     assert handler.attempts == {str(n): 3 if n % 2 else 1 for n in range(10)}
     assert (counts.handled, counts.retried, counts.dead) == (10, 10, 0)
 
 
-@pytest.mark.parametrize("face", ["blocking", "asyncio"])
+@pytest.mark.parametrize("style", ["blocking", "asyncio"])
 def test_what_fails_for_good_is_found_among_the_dead(
-    broker: EmbeddedBroker, topic: str, face: str
+    broker: EmbeddedBroker, topic: str, style: str
 ) -> None:
-    counts = run(broker, topic, Handler(failures=99), face)
+    counts = run(broker, topic, Handler(failures=99), style)
 
     assert (counts.handled, counts.retried, counts.dead) == (5, 10, 5)
     dead = read_all(broker, f"{topic}.g.dead", 5)
@@ -188,13 +188,13 @@ def test_records_that_mean_the_same_are_handled_once(broker: EmbeddedBroker, top
     assert counts.duplicates == 1
 
 
-def test_environments_do_not_mix(broker: EmbeddedBroker) -> None:
-    for environment in ("staging", "production"):
-        with Producer(broker.bootstrap_servers, environment=environment) as producer:
-            producer.send("shared", "1" if environment == "staging" else "2")
+def test_namespaces_do_not_mix(broker: EmbeddedBroker) -> None:
+    for namespace in ("staging", "production"):
+        with Producer(broker.bootstrap_servers, namespace=namespace) as producer:
+            producer.send("shared", "1" if namespace == "staging" else "2")
     handler = Handler(failures=99)
 
-    run(broker, "shared", handler, "blocking", common={"environment": "staging"})
+    run(broker, "shared", handler, "blocking", common={"namespace": "staging"})
 
     assert handler.attempts == {"1": 3}
     assert len(read_all(broker, "staging.shared.g.dead", 1)) == 1
@@ -232,9 +232,9 @@ def test_what_was_handled_is_committed_long_before_the_poll_interval_ends(
     assert committed == [0, 0, 2, 2, 4, 4, 6, 6, 8, 8]
 
 
-@pytest.mark.parametrize("face", ["blocking", "asyncio"])
+@pytest.mark.parametrize("style", ["blocking", "asyncio"])
 def test_records_of_one_poll_may_outlast_the_poll_interval(
-    broker: EmbeddedBroker, topic: str, face: str
+    broker: EmbeddedBroker, topic: str, style: str
 ) -> None:
     handler = Handler(failures=0)
 
@@ -243,45 +243,45 @@ def test_records_of_one_poll_may_outlast_the_poll_interval(
         time.sleep(0.2)
 
     settings = {"consumer": {"max_poll_interval": 1.6}, "retry_delays": ()}
-    counts = run(broker, topic, work_slowly, face, **settings)
+    counts = run(broker, topic, work_slowly, style, **settings)
 
     assert handler.done == ALL
     assert counts.handled == len(ALL)
 
 
-@pytest.mark.parametrize("face", ["blocking", "asyncio"])
+@pytest.mark.parametrize("style", ["blocking", "asyncio"])
 def test_a_handler_that_outlasts_the_poll_interval_alone_is_told_what_to_do(
-    broker: EmbeddedBroker, topic: str, face: str
+    broker: EmbeddedBroker, topic: str, style: str
 ) -> None:
     def work_for_too_long(attempt: Attempt) -> None:
         time.sleep(0.5)
 
     settings = {"consumer": {"max_poll_interval": 0.2}, "max_poll_records": 1}
     with pytest.raises(PollIntervalExceeded, match=rf"{topic}-0 at offset 0, .* Raise the int"):
-        run(broker, topic, work_for_too_long, face, **settings)
+        run(broker, topic, work_for_too_long, style, **settings)
 
 
-@pytest.mark.parametrize("face", ["blocking", "asyncio"])
+@pytest.mark.parametrize("style", ["blocking", "asyncio"])
 def test_being_put_out_of_the_group_is_not_the_end(
-    broker: EmbeddedBroker, topic: str, face: str
+    broker: EmbeddedBroker, topic: str, style: str
 ) -> None:
     handler = Handler(failures=1)
     broker.faults.fail("OFFSET_COMMIT", UnknownMemberId)
 
-    run(broker, topic, handler, face, seen=MemorySeen(), max_poll_records=4)
+    run(broker, topic, handler, style, seen=MemorySeen(), max_poll_records=4)
 
     assert sorted(handler.done) == ALL
 
 
-@pytest.mark.parametrize("face", ["blocking", "asyncio"])
+@pytest.mark.parametrize("style", ["blocking", "asyncio"])
 @pytest.mark.parametrize("error", [IllegalGeneration, StaleMemberEpoch, UnknownMemberId])
 def test_a_transaction_that_a_rebalance_came_before_is_done_again(
-    broker: EmbeddedBroker, topic: str, face: str, error: type
+    broker: EmbeddedBroker, topic: str, style: str, error: type
 ) -> None:
     handler = Handler(failures=1)
     broker.faults.fail("TXN_OFFSET_COMMIT", error)
 
-    counts = run(broker, topic, handler, face, transactional_id=f"x{topic}", max_poll_records=4)
+    counts = run(broker, topic, handler, style, transactional_id=f"x{topic}", max_poll_records=4)
 
     # The group had not gone on in truth: so nothing comes twice either.
     assert sorted(handler.done) == ALL
@@ -289,22 +289,22 @@ def test_a_transaction_that_a_rebalance_came_before_is_done_again(
     assert len(read_all(broker, f"{topic}.g.retry.1", 5)) == 5
 
 
-@pytest.mark.parametrize("face", ["blocking", "asyncio"])
+@pytest.mark.parametrize("style", ["blocking", "asyncio"])
 def test_records_of_open_and_aborted_transactions_are_not_handled(
-    broker: EmbeddedBroker, topic: str, face: str
+    broker: EmbeddedBroker, topic: str, style: str
 ) -> None:
     handler = Handler(failures=0)
     with Producer(broker.bootstrap_servers, transactional_id=f"x{topic}") as producer:
         producer.begin_transaction()
         producer.send(topic, "100").result(20)
 
-        run(broker, topic, handler, face)
+        run(broker, topic, handler, style)
         assert handler.done == ALL
 
         producer.abort_transaction()
         with producer.transaction():
             producer.send(topic, "102")
-    run(broker, topic, handler, face)
+    run(broker, topic, handler, style)
 
     assert handler.done == [*ALL, "102"]
 

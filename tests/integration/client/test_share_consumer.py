@@ -320,14 +320,12 @@ def test_kafkas_names_of_settings_will_do(place: Place) -> None:
     assert record.value == b"a"
 
 
-def test_an_environment_is_invisible_to_the_application(broker: EmbeddedBroker) -> None:
+def test_a_namespace_is_invisible_to_the_application(broker: EmbeddedBroker) -> None:
     broker.create_topic("staging.jobs", partitions=1)
     inside = Place(broker.bootstrap_servers, "staging.jobs", group="staging.workers")
     inside.produce("a")
 
-    with ShareConsumer(
-        inside.address, "jobs", group_id="workers", environment="staging"
-    ) as consumer:
+    with ShareConsumer(inside.address, "jobs", group_id="workers", namespace="staging") as consumer:
         (record,) = take(consumer, 1)
         found = consumer.commit()
 
@@ -345,13 +343,13 @@ def test_a_forgotten_consumer_ends_its_thread(place: Place) -> None:
     assert not thread.is_alive()
 
 
-def test_the_asyncio_twin_does_the_same(place: Place) -> None:
+def test_the_asyncio_client_does_the_same(place: Place) -> None:
     place.produce("a", "b", "c")
 
-    asyncio.run(use_the_asyncio_twin(place))
+    asyncio.run(use_the_asyncio_client(place))
 
 
-async def use_the_asyncio_twin(place: Place) -> None:
+async def use_the_asyncio_client(place: Place) -> None:
     told: list[frozenset[int]] = []
 
     async def hear(

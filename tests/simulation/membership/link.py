@@ -91,7 +91,7 @@ class SimLink:
         self._queue.append(_Queued(message, on_done))
         self._serve()
 
-    def say_goodbye(self, request: RequestSource, now_ms: int, on_done: Callable[[], None]) -> None:
+    def send_leave(self, request: RequestSource, now_ms: int, on_done: Callable[[], None]) -> None:
         self.send(request, now_ms, lambda answer, then_ms: on_done())
 
     def repeat(
@@ -99,25 +99,25 @@ class SimLink:
     ) -> int:
         if not self.is_ready(self._world.now_ms):
             raise BrokerUnreachable("no connection")
-        order_id = self._next_order
+        request_id = self._next_order
         self._next_order += 1
-        self._orders[order_id] = on_response
+        self._orders[request_id] = on_response
 
         def beat() -> None:
-            if order_id in self._orders and self._world.now_ms < until_ms:
-                self._queue.append(_Queued(request, self._heard(order_id)))
+            if request_id in self._orders and self._world.now_ms < until_ms:
+                self._queue.append(_Queued(request, self._heard(request_id)))
                 self._serve()
                 self._world.after(every_ms, beat)
 
         self._world.after(first_ms - self._world.now_ms, beat)
-        return order_id
+        return request_id
 
-    def cancel(self, order_id: int) -> None:
-        self._orders.pop(order_id, None)
+    def cancel(self, request_id: int) -> None:
+        self._orders.pop(request_id, None)
 
-    def _heard(self, order_id: int) -> OnDone:
+    def _heard(self, request_id: int) -> OnDone:
         def hear(answer: Message | MillstreamError, now_ms: int) -> None:
-            on_response = self._orders.get(order_id)
+            on_response = self._orders.get(request_id)
             if on_response is not None and not isinstance(answer, MillstreamError):
                 on_response(answer, now_ms)
 

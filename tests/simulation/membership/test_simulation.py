@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis.strategies import integers
 
+from millstream.client.consumer.config import ConsumerConfig
 from millstream.client.consumer.membership.reconciliation import Reconciliation
-from millstream.client.consumer.membership.settings import MembershipSettings
 from tests.simulation.membership.world import SimWorld, run_seed
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def test_members_that_keep_what_they_shall_give_back_are_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Eager assignors rely on members that gave everything back."""
-    monkeypatch.setattr(MembershipSettings, "is_cooperative", True)
+    monkeypatch.setattr(ConsumerConfig, "is_cooperative", True)
 
     with pytest.raises(AssertionError, match=" is with "):
         run_seeds_of("range")

@@ -11,12 +11,11 @@ import itertools
 from random import Random
 from typing import TYPE_CHECKING
 
-from millstream.client.consumer.membership.assignors import resolve
+from millstream.client.consumer.config import ConsumerConfig
 from millstream.client.consumer.membership.classic import ClassicMember
 from millstream.client.consumer.membership.consumer_protocol import ConsumerMember
 from millstream.client.consumer.membership.group_view import GroupView
 from millstream.client.consumer.membership.handover import Handover
-from millstream.client.consumer.membership.settings import MembershipSettings
 from millstream.client.consumer.membership.subscription import Subscription
 from millstream.client.snapshot import Broker, MetadataSnapshot, Partition, Topic
 from millstream.protocol.messages import (
@@ -64,8 +63,10 @@ class SimMember:
         self.metadata.snapshot = world.snapshot()
         view = GroupView(self.metadata, exclude_internal_topics=True)  # type: ignore[arg-type]  # a stand-in
         is_classic = kind != "consumer"
-        settings = MembershipSettings(
-            group_id=GROUP, assignors=resolve([kind if is_classic else "range"])
+        settings = ConsumerConfig(
+            bootstrap_servers=("broker:9092",),
+            group_id=GROUP,
+            partition_assignment_strategy=[kind if is_classic else "range"],
         )
         machine = ClassicMember if is_classic else ConsumerMember
         self.machine: ClassicMember | ConsumerMember = machine(
@@ -244,7 +245,7 @@ class SimWorld:
                 member.link.hang_up(self.random.randint(0, 4_000))
 
     def _stop(self) -> None:
-        """A process does something else for a while; only its standing orders go on."""
+        """A process does something else for a while; only its periodic requests go on."""
         for member in self._staying():
             if self.random.random() < 0.3:
                 deaf_ms = self.random.randint(1_000, DEAF_MAX_MS)

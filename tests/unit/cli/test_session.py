@@ -99,16 +99,16 @@ def test_it_gives_up_after_its_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("bootstrap", "timeout_s", "environment", "says"),
+    ("bootstrap", "timeout_s", "namespace", "says"),
     [
         ("localhost:x", 1, None, "--bootstrap-server: .*host:port"),
         ("", 1, None, "--bootstrap-server"),
         ("localhost", 0, None, "--timeout"),
-        ("localhost", 1, "no dots.", "--environment"),
+        ("localhost", 1, "no dots.", "--namespace"),
     ],
 )
 def test_options_that_make_no_sense_are_named(
-    bootstrap: str, timeout_s: float, environment: str | None, says: str
+    bootstrap: str, timeout_s: float, namespace: str | None, says: str
 ) -> None:
     with pytest.raises(UsageFault, match=says):
-        open_session(bootstrap, timeout_s, environment)
+        open_session(bootstrap, timeout_s, namespace)

@@ -16,7 +16,7 @@ from millstream.client.config import (
     settings_from_dotted,
     settings_from_kwargs,
 )
-from millstream.client.isolation import Isolation
+from millstream.client.namespace import Namespace
 from millstream.config import any_value, key
 from millstream.errors import InvalidArgument
 
@@ -62,7 +62,7 @@ def test_kafkas_names_take_text_and_values() -> None:
             "bootstrap.servers": "a:1,b:2",
             "request.timeout.ms": "5000",
             "metadata.max.age.ms": 7,
-            "millstream.environment": "staging",
+            "millstream.namespace": "staging",
             "metadata.recovery.strategy": "none",
         },
     )
@@ -70,9 +70,9 @@ def test_kafkas_names_take_text_and_values() -> None:
     assert config.request_timeout_ms == 5_000
     assert config.metadata_max_age_ms == 7
     assert [str(each) for each in config.bootstrap] == ["a:1", "b:2"]
-    assert config.isolation.to_wire("x") == "staging.x"
+    assert config.names.to_wire("x") == "staging.x"
     assert not config.metadata().rebootstrap
-    assert isinstance(config.isolation, Isolation)
+    assert isinstance(config.names, Namespace)
 
 
 def test_lists_and_objects_are_taken() -> None:

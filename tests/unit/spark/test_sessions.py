@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
@@ -44,7 +45,7 @@ def test_batches_of_large_records_fit_a_jvm() -> None:
 def test_permissions_are_set_directly_only_where_it_is_asked_for(
     master: str, asked: bool | None, is_done: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given = {} if asked is None else {local_files.SETTING: asked}
+    given: dict[str, Any] = {} if asked is None else {local_files.SETTING: asked}
     settings = {"spark.master": master, **sessions.settings(master, given)}
     spark = MagicMock()
     spark.conf.get.side_effect = settings.get

@@ -1,4 +1,4 @@
-"""Access control lists: create, find, delete. Names of topics and groups get the environment."""
+"""Access control lists: create, find, delete. Names of topics and groups get the namespace."""
 
 from __future__ import annotations
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from millstream.client.admin.all_operations import AdminOperations
-from millstream.client.admin.faces import BlockingFace, blocking
+from millstream.client.admin.call_styles import BlockingApi, blocking
 
 
-class Admin(BlockingFace):
+class Admin(BlockingApi):
     """Administers a cluster; any thread may use it, calls wait for their end.
 
         with Admin("localhost:9092") as admin:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from millstream.client.admin.all_operations import AdminOperations
-from millstream.client.admin.faces import AwaitingFace, awaiting
+from millstream.client.admin.call_styles import AwaitingApi, awaiting
 
 
-class AsyncAdmin(AwaitingFace):
-    """Administers a cluster from an event loop; the twin of `Admin`.
+class AsyncAdmin(AwaitingApi):
+    """Administers a cluster from an event loop; the asyncio version of `Admin`.
 
         async with AsyncAdmin("localhost:9092") as admin:
             await admin.create_topic("orders", partitions=6)

@@ -12,7 +12,7 @@ from millstream.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from millstream.client.isolation import Isolation
+    from millstream.client.namespace import Namespace
     from millstream.protocol.messages import consumer_group_describe as consumer
     from millstream.protocol.messages import describe_groups as classic
     from millstream.protocol.messages import share_group_describe as share
@@ -60,7 +60,7 @@ class GroupDescription:
 class GroupDescriptions:
     """Reads answers; names are the user's."""
 
-    def __init__(self, names: Isolation) -> None:
+    def __init__(self, names: Namespace) -> None:
         self._names = names
 
     def of_consumer_groups(

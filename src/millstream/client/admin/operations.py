@@ -1,7 +1,7 @@
 """What all subjects of administration share: calls, batches, time limits, names.
 
 The modules beside this one derive from `Operations`, one class per subject. Their methods are
-coroutines of the I/O thread (`tasks`); `faces` makes them blocking or awaitable.
+coroutines of the I/O thread (`tasks`); `call_styles` makes them blocking or awaitable.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Operations:
 
     def __init__(self, runtime: ClientRuntime) -> None:
         self._runtime = runtime
-        self._names = runtime.config.isolation
+        self._names = runtime.config.names
 
     def _until(self, timeout: float | None) -> int:
         """The deadline of a call that may take so many seconds."""

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from millstream.client.arguments import as_mapping, as_partitions, to_timestamp
-from millstream.client.consumer.face import ConsumerFace
+from millstream.client.consumer.consumer_api import ConsumerApi
 from millstream.client.consumer.starting_point import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from millstream.client.consumer.steps import perform_async
 from millstream.errors import ConcurrentUse
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from millstream.client.consumer.arrow import ArrowBatch
     from millstream.client.consumer.config import ConsumerSettings
     from millstream.client.consumer.offset_lookup import FoundOffset
-    from millstream.client.consumer.session_commits import Offsets
+    from millstream.client.consumer.session import Offsets
     from millstream.client.consumer.steps import Steps
     from millstream.client.groups import OffsetAndMetadata
     from millstream.records.kernel import ConsumerRecord
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class AsyncConsumer(ConsumerFace):
-    """Reads records of topics; see `Consumer`, of which it is the twin.
+class AsyncConsumer(ConsumerApi):
+    """Reads records of topics; the asyncio version of `Consumer`.
 
     >>> async with AsyncConsumer("localhost:9092", "orders", group_id="billing") as consumer:
     ...     async for record in consumer:
@@ -115,7 +115,7 @@ class AsyncConsumer(ConsumerFace):
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         """Every record; what the loop has not got to counts as unread."""
-        self._session.commits.unread = lambda: reversed(self._unread)
+        self._session.unread = lambda: reversed(self._unread)
         while True:
             # From the end, because taking the last of a list moves nothing.
             unread = self._unread
@@ -135,19 +135,19 @@ class AsyncConsumer(ConsumerFace):
     async def position(self, partition: TopicPartition, timeout: float | None = None) -> int:
         """The offset of the next record of a partition; waits until it is known."""
         timeout_s = self._session.timeout_s(timeout)
-        return await self._perform(self._session.offsets.position(partition, timeout_s))
+        return await self._perform(self._session.position(partition, timeout_s))
 
     async def lag(self, partition: TopicPartition, timeout: float | None = None) -> int:
         """How many offsets the end of a partition is ahead of the position."""
         timeout_s = self._session.timeout_s(timeout)
-        return await self._perform(self._session.offsets.lag(partition, timeout_s))
+        return await self._perform(self._session.lag(partition, timeout_s))
 
     async def partitions_for(
         self, topic: str, timeout: float | None = None
     ) -> list[TopicPartition]:
         """The partitions of a topic, as `assign` takes them; an error if there is no such topic."""
         timeout_s = self._session.timeout_s(timeout)
-        return await self._perform(self._session.offsets.partitions_for(topic, timeout_s))
+        return await self._perform(self._session.partitions_for(topic, timeout_s))
 
     async def offsets_for_times(
         self, times: Mapping[TopicPartition, datetime | int], timeout: float | None = None
@@ -156,7 +156,7 @@ class AsyncConsumer(ConsumerFace):
         given = as_mapping(times, "a time")
         wanted = {partition: to_timestamp(time) for partition, time in given.items()}
         timeout_s = self._session.timeout_s(timeout)
-        return await self._perform(self._session.offsets.find_offsets(wanted, timeout_s))
+        return await self._perform(self._session.find_offsets(wanted, timeout_s))
 
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition], timeout: float | None = None
@@ -175,7 +175,7 @@ class AsyncConsumer(ConsumerFace):
     ) -> dict[TopicPartition, int]:
         times = dict.fromkeys(as_partitions(partitions), which)
         timeout_s = self._session.timeout_s(timeout)
-        found = await self._perform(self._session.offsets.find_offsets(times, timeout_s))
+        found = await self._perform(self._session.find_offsets(times, timeout_s))
         return {each: 0 if at is None else at.offset for each, at in found.items()}
 
     # ---- the group ----
@@ -183,14 +183,14 @@ class AsyncConsumer(ConsumerFace):
     async def commit(self, offsets: Offsets | None = None, timeout: float | None = None) -> None:
         """Commit offsets, or everything that was read, and wait until that is done."""
         timeout_s = self._session.timeout_s(timeout)
-        await self._perform(self._session.commits.commit(offsets, timeout_s))
+        await self._perform(self._session.commit(offsets, timeout_s))
 
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group has committed; None where it has nothing."""
         timeout_s = self._session.timeout_s(timeout)
-        return await self._perform(self._session.commits.committed(partitions, timeout_s))
+        return await self._perform(self._session.committed(partitions, timeout_s))
 
     async def unsubscribe(self, timeout: float | None = None) -> None:
         """Read nothing any more; a member leaves its group."""

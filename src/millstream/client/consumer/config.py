@@ -1,7 +1,7 @@
 """The settings of a consumer, once in Kafka's names and once as keyword arguments.
 
 `Consumer` and `AsyncConsumer` take `ConsumerSettings`; the parts below get a `ConsumerConfig`. A
-test holds the two equal. Objects (deserializers, interceptors) are resolved by the faces.
+test holds the two equal. Objects (deserializers, interceptors) are resolved by `ConsumerSession`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from millstream.client.config import ClientConfig, ClientSettings, object_setting
+from millstream.client.consumer.membership.assignors import DEFAULT_ASSIGNORS, resolve
 from millstream.client.consumer.starting_point import parse_reset
 from millstream.config import ConfigType, Validator, any_value, at_least, key, one_of
 from millstream.errors import InvalidArgument
@@ -17,6 +18,7 @@ from millstream.errors import InvalidArgument
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from millstream.client.consumer.membership.assignors import Assignor
     from millstream.client.consumer.starting_point import AtTime, BeforeNow
 
 _MIB: Final = 1 << 20
@@ -24,7 +26,6 @@ _LONG: Final = ConfigType.LONG
 
 READ_UNCOMMITTED: Final = "read_uncommitted"
 READ_COMMITTED: Final = "read_committed"
-_ASSIGNORS: Final = ("range", "cooperative-sticky")
 
 
 class ConsumerSettings(ClientSettings, total=False):
@@ -101,7 +102,7 @@ class ConsumerConfig(ClientConfig):
     )
     partition_assignment_strategy: Sequence[Any] = object_setting(
         "partition.assignment.strategy",
-        _ASSIGNORS,
+        tuple(each.name for each in DEFAULT_ASSIGNORS),
         "Assignors of classic groups, by name or as objects; the first that all members have.",
     )
     session_timeout_ms: int = key(
@@ -229,10 +230,33 @@ class ConsumerConfig(ClientConfig):
         """Whether open and aborted transactions are left out."""
         return self.isolation_level == READ_COMMITTED
 
+    @property
+    def wire_group_id(self) -> str:
+        """The group as the brokers know it; only consumers with a group ask."""
+        assert self.group_id is not None
+        return self.names.to_wire(self.group_id)
+
+    @property
+    def assignors(self) -> tuple[Assignor, ...]:
+        """What a member of a classic group offers."""
+        given = self.partition_assignment_strategy
+        return resolve(given.split(",") if isinstance(given, str) else given)
+
+    @property
+    def has_own_assignors(self) -> bool:
+        """Whether the user wants other assignors than everybody has."""
+        return self.assignors != DEFAULT_ASSIGNORS
+
+    @property
+    def is_cooperative(self) -> bool:
+        """Classic members keep what they have while they rebalance if every assignor allows it."""
+        return all(each.is_cooperative for each in self.assignors)
+
     def __post_init__(self) -> None:
         # dataclass(slots=True) makes a second class, which super() without arguments misses.
         ClientConfig.__post_init__(self)
-        if self.group_protocol == "consumer" and self.partition_assignment_strategy != _ASSIGNORS:
+        _ = self.assignors  # It complains of those that do not exist.
+        if self.group_protocol == "consumer" and self.has_own_assignors:
             raise InvalidArgument(
                 "settings that do not go together: partition_assignment_strategy is for classic "
                 "groups; with group_protocol='consumer' the broker assigns: set "

@@ -13,7 +13,7 @@ from operator import length_hint
 from typing import TYPE_CHECKING, TypeVar
 
 from millstream.client.arguments import as_mapping, as_partitions, to_timestamp
-from millstream.client.consumer.face import ConsumerFace
+from millstream.client.consumer.consumer_api import ConsumerApi
 from millstream.client.consumer.starting_point import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from millstream.client.consumer.steps import perform
 from millstream.errors import ConcurrentUse
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from millstream.client.consumer.arrow import ArrowBatch
     from millstream.client.consumer.config import ConsumerSettings
     from millstream.client.consumer.offset_lookup import FoundOffset
-    from millstream.client.consumer.session_commits import Offsets
+    from millstream.client.consumer.session import Offsets
     from millstream.client.consumer.steps import Steps
     from millstream.client.groups import OffsetAndMetadata
     from millstream.records.kernel import ConsumerRecord
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Consumer(ConsumerFace):
+class Consumer(ConsumerApi):
     """Reads records of topics.
 
     >>> with Consumer("localhost:9092", "orders", group_id="billing") as consumer:
@@ -119,7 +119,7 @@ class Consumer(ConsumerFace):
 
         What the loop has not got to counts as unread: commits leave it out.
         """
-        self._session.commits.unread = self._unread
+        self._session.unread = self._unread
         # In C from list to list: a record costs what a record of a list costs.
         return chain.from_iterable(self._chunks())
 
@@ -146,18 +146,16 @@ class Consumer(ConsumerFace):
 
     def position(self, partition: TopicPartition, timeout: float | None = None) -> int:
         """The offset of the next record of a partition; waits until it is known."""
-        return self._perform(
-            self._session.offsets.position(partition, self._session.timeout_s(timeout))
-        )
+        return self._perform(self._session.position(partition, self._session.timeout_s(timeout)))
 
     def lag(self, partition: TopicPartition, timeout: float | None = None) -> int:
         """How many offsets the end of a partition is ahead of the position."""
-        return self._perform(self._session.offsets.lag(partition, self._session.timeout_s(timeout)))
+        return self._perform(self._session.lag(partition, self._session.timeout_s(timeout)))
 
     def partitions_for(self, topic: str, timeout: float | None = None) -> list[TopicPartition]:
         """The partitions of a topic, as `assign` takes them; an error if there is no such topic."""
         timeout_s = self._session.timeout_s(timeout)
-        return self._perform(self._session.offsets.partitions_for(topic, timeout_s))
+        return self._perform(self._session.partitions_for(topic, timeout_s))
 
     def offsets_for_times(
         self, times: Mapping[TopicPartition, datetime | int], timeout: float | None = None
@@ -165,9 +163,7 @@ class Consumer(ConsumerFace):
         """The first record of each partition that is not older; None where there is none."""
         given = as_mapping(times, "a time")
         wanted = {partition: to_timestamp(time) for partition, time in given.items()}
-        return self._perform(
-            self._session.offsets.find_offsets(wanted, self._session.timeout_s(timeout))
-        )
+        return self._perform(self._session.find_offsets(wanted, self._session.timeout_s(timeout)))
 
     def beginning_offsets(
         self, partitions: Iterable[TopicPartition], timeout: float | None = None
@@ -188,9 +184,7 @@ class Consumer(ConsumerFace):
         self, partitions: Iterable[TopicPartition], which: int, timeout: float | None
     ) -> dict[TopicPartition, int]:
         times = dict.fromkeys(as_partitions(partitions), which)
-        found = self._perform(
-            self._session.offsets.find_offsets(times, self._session.timeout_s(timeout))
-        )
+        found = self._perform(self._session.find_offsets(times, self._session.timeout_s(timeout)))
         return {each: 0 if at is None else at.offset for each, at in found.items()}
 
     # ---- the group ----
@@ -200,15 +194,13 @@ class Consumer(ConsumerFace):
 
         CommitFailed if the group has given the partitions to another member meanwhile.
         """
-        self._perform(self._session.commits.commit(offsets, self._session.timeout_s(timeout)))
+        self._perform(self._session.commit(offsets, self._session.timeout_s(timeout)))
 
     def committed(
         self, partitions: Iterable[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group has committed; None where it has nothing."""
-        return self._perform(
-            self._session.commits.committed(partitions, self._session.timeout_s(timeout))
-        )
+        return self._perform(self._session.committed(partitions, self._session.timeout_s(timeout)))
 
     def unsubscribe(self, timeout: float | None = None) -> None:
         """Read nothing any more; a member leaves its group."""

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from millstream.client.consumer.fetch_answers import Deserialize
     from millstream.client.consumer.fetch_buffer import FetchBuffer
     from millstream.client.consumer.membership.events import RebalanceEvent
-    from millstream.client.consumer.membership.settings import MembershipSettings
     from millstream.client.consumer.starting_point import StartingPoint
     from millstream.client.metadata import MetadataSnapshot
     from millstream.client.runtime import ClientRuntime
@@ -50,7 +49,6 @@ class ConsumerCore:
         random: Random,
         wall_ms: Callable[[], int],
         *,
-        membership: MembershipSettings | None = None,
         key_deserializer: Deserialize | None = None,
         value_deserializer: Deserialize | None = None,
     ) -> None:
@@ -76,8 +74,8 @@ class ConsumerCore:
             config, runtime, self._state, buffer, answers, self._validation.validate
         )
         self.membership: Membership | None = None
-        if membership is not None:
-            self.membership = Membership(membership, runtime, self, random)
+        if config.group_id is not None:
+            self.membership = Membership(config, runtime, self, random)
             self._positions.group = self.membership
         self._wanted_topics: set[str] = set()
         self._troubles = LastingTroubles()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from millstream.client.consumer.lane import Failed
+from millstream.client.consumer.completed_fetches import Failed
 from millstream.client.consumer.subscription_state import Phase
 from millstream.client.metadata import Broker
 from millstream.errors import (
@@ -63,7 +63,7 @@ class FetchAnswers:
         self._state = state
         self._buffer = buffer
         self._positions = positions
-        self._isolation = config.isolation
+        self._namespace = config.names
         self._key_deserializer = key_deserializer
         self._value_deserializer = value_deserializer
 
@@ -148,7 +148,7 @@ class FetchAnswers:
             aborted = [(each.producer_id, each.first_offset) for each in data.aborted_transactions]
         return fetched_batches(
             data.records,
-            self._isolation.from_wire(topic) or topic,
+            self._namespace.shown(topic),
             state.partition.partition,
             state.offset,
             check_crc=self._config.check_crcs,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from millstream.client.consumer.lane import Failed, Lane, Placed
+from millstream.client.consumer.completed_fetches import CompletedFetches, Failed, Placed
 from millstream.client.consumer.mailbox import Mailbox
 from millstream.client.consumer.starting_point import AtOffset
 from millstream.types import INT64_MAX
@@ -19,23 +19,23 @@ from millstream.types import INT64_MAX
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from millstream.client.consumer.lane import Entry
+    from millstream.client.consumer.completed_fetches import Entry
     from millstream.client.consumer.starting_point import StartingPoint
     from millstream.records.kernel import ArrowRecordsBuilder, ConsumerRecord, FetchedBatches
     from millstream.types import TopicPartition
 
 
 class FetchBuffer(Mailbox):
-    """Lanes of fetched batches, and events for whoever polls."""
+    """The completed fetches of each partition, and events for whoever polls."""
 
     def __init__(self, byte_limit: int, on_room: Callable[[], None]) -> None:
         """`on_room` is called on the application's thread: a fetcher that held back may go on."""
         self._byte_limit = byte_limit
         super().__init__()
         self._on_room = on_room
-        self._lanes: dict[TopicPartition, Lane] = {}
-        self._ready: deque[Lane] = deque()
-        self._touched: list[Lane] = []
+        self._by_partition: dict[TopicPartition, CompletedFetches] = {}
+        self._ready: deque[CompletedFetches] = deque()
+        self._touched: list[CompletedFetches] = []
         self._next_run = 1
         self._is_held = False
         self.byte_count = 0
@@ -48,77 +48,79 @@ class FetchBuffer(Mailbox):
         """Read these partitions as well."""
         with self._lock:
             for partition in partitions:
-                if partition not in self._lanes:
-                    self._lanes[partition] = lane = Lane(partition, 0, start)
-                    self._begin(lane, start)
+                if partition not in self._by_partition:
+                    self._by_partition[partition] = fetches = CompletedFetches(partition, 0, start)
+                    self._begin(fetches, start)
 
     def unassign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read them no longer; what was fetched of them is dropped."""
         with self._lock:
-            lanes = [self._lanes.pop(each, None) for each in partitions]
-            cleared = [self._clear(each) for each in lanes if each is not None]
+            found = [self._by_partition.pop(each, None) for each in partitions]
+            cleared = [self._clear(each) for each in found if each is not None]
         if any(cleared):
             self._on_room()
 
     def seek(self, partition: TopicPartition, start: StartingPoint) -> int | None:
         """Read on from somewhere else; the new run, None if the partition is not read."""
         with self._lock:
-            lane = self._lanes.get(partition)
-            if lane is None:
+            fetches = self._by_partition.get(partition)
+            if fetches is None:
                 return None
-            has_room = self._clear(lane)
-            self._begin(lane, start)
-            run = lane.run
+            has_room = self._clear(fetches)
+            self._begin(fetches, start)
+            run = fetches.run
         if has_room:
             self._on_room()
         return run
 
-    def _begin(self, lane: Lane, start: StartingPoint) -> None:
-        lane.run = self._next_run
+    def _begin(self, fetches: CompletedFetches, start: StartingPoint) -> None:
+        fetches.run = self._next_run
         self._next_run += 1
-        lane.start = start
-        lane.position, lane.leader_epoch = None, -1
+        fetches.start = start
+        fetches.position, fetches.leader_epoch = None, -1
         if isinstance(start, AtOffset):
-            lane.position, lane.leader_epoch = start.offset, start.leader_epoch
-        lane.settle()
+            fetches.position, fetches.leader_epoch = start.offset, start.leader_epoch
+        fetches.settle()
 
     def starts(
         self, partitions: Iterable[TopicPartition]
     ) -> list[tuple[TopicPartition, int, StartingPoint, bool]]:
         """Partition, run, start and whether it is paused, for the I/O thread to begin with."""
         with self._lock:
-            lanes = (self._lanes.get(each) for each in partitions)
+            found = (self._by_partition.get(each) for each in partitions)
             return [
                 (each.partition, each.run, each.start, each.is_paused)
-                for each in lanes
+                for each in found
                 if each is not None
             ]
 
     def is_assigned(self) -> bool:
         """Whether any partition is read."""
-        return bool(self._lanes)
+        return bool(self._by_partition)
 
     def assignment(self) -> frozenset[TopicPartition]:
         """The partitions that are read."""
         with self._lock:
-            return frozenset(self._lanes)
+            return frozenset(self._by_partition)
 
     def paused(self) -> frozenset[TopicPartition]:
         """Those that give nothing for now."""
         with self._lock:
-            return frozenset(key for key, lane in self._lanes.items() if lane.is_paused)
+            return frozenset(
+                key for key, fetches in self._by_partition.items() if fetches.is_paused
+            )
 
     def set_paused(self, partition: TopicPartition, is_paused: bool) -> bool:
         """Give nothing of a partition, or again; False if it is not read."""
         with self._lock:
-            lane = self._lanes.get(partition)
-            if lane is None:
+            fetches = self._by_partition.get(partition)
+            if fetches is None:
                 return False
             has_room = False
-            if lane.is_paused != is_paused:
-                lane.is_paused = is_paused
-                has_room = self._count_off(lane.byte_count if is_paused else -lane.byte_count)
-            self._queue(lane)
+            if fetches.is_paused != is_paused:
+                fetches.is_paused = is_paused
+                has_room = self._count_off(fetches.byte_count if is_paused else -fetches.byte_count)
+            self._queue(fetches)
         if has_room:
             self._on_room()
         return True
@@ -131,37 +133,37 @@ class FetchBuffer(Mailbox):
         Raises what keeps it from being known.
         """
         with self._lock:
-            lane = self._lanes.get(partition)
-            if lane is None:
+            fetches = self._by_partition.get(partition)
+            if fetches is None:
                 return None
-            head = lane.head()
-            if lane.position is None and isinstance(head, Failed):
-                lane.entries.popleft()
+            head = fetches.head()
+            if fetches.position is None and isinstance(head, Failed):
+                fetches.entries.popleft()
                 raise head.error
-            return lane.position
+            return fetches.position
 
     def end_offset(self, partition: TopicPartition) -> int | None:
         """Where the log ends for this reader, as the last fetch said."""
         with self._lock:
-            lane = self._lanes.get(partition)
-            return None if lane is None else lane.end_offset
+            fetches = self._by_partition.get(partition)
+            return None if fetches is None else fetches.end_offset
 
     def settle(self) -> None:
         """The application comes back: what it had got is processed."""
-        for lane in self._touched:
-            lane.settle()
+        for fetches in self._touched:
+            fetches.settle()
         self._touched.clear()
 
     def positions(self, *, processed: bool) -> dict[TopicPartition, tuple[int, int]]:
         """Next offset and leader epoch of each partition: as given out, or as processed."""
         with self._lock:
             found = {}
-            for partition, lane in self._lanes.items():
-                lane.head()
-                if processed and lane.processed is not None:
-                    found[partition] = lane.processed
-                elif not processed and lane.position is not None:
-                    found[partition] = (lane.position, lane.leader_epoch)
+            for partition, fetches in self._by_partition.items():
+                fetches.head()
+                if processed and fetches.processed is not None:
+                    found[partition] = fetches.processed
+                elif not processed and fetches.position is not None:
+                    found[partition] = (fetches.position, fetches.leader_epoch)
             return found
 
     # ---- the application's side: taking ----
@@ -173,18 +175,18 @@ class FetchBuffer(Mailbox):
         """
         taken: list[ConsumerRecord] = []
         while len(taken) < count:
-            lane, batches = self._next(is_first=not taken)
-            if lane is None or batches is None:
+            fetches, batches = self._next(is_first=not taken)
+            if fetches is None or batches is None:
                 break
             try:
                 records = batches.take(count - len(taken))
             except Exception:
-                self._put_back(lane)
+                self._put_back(fetches)
                 if taken:
                     break
                 raise
             taken = records if not taken else taken + records
-            self._after(lane, batches)
+            self._after(fetches, batches)
             if of_one and taken:
                 break
         return taken
@@ -201,77 +203,79 @@ class FetchBuffer(Mailbox):
         """
         found: TopicPartition | None = None
         while builder.byte_count < byte_limit:
-            lane, batches = self._next(is_first=found is None)
-            if lane is None or batches is None:
+            fetches, batches = self._next(is_first=found is None)
+            if fetches is None or batches is None:
                 break
-            if found is not None and lane.partition.topic != found.topic:
-                self._put_back(lane)
+            if found is not None and fetches.partition.topic != found.topic:
+                self._put_back(fetches)
                 break
             try:
-                end = INT64_MAX if ends is None else ends[lane.partition]
+                end = INT64_MAX if ends is None else ends[fetches.partition]
                 rows = batches.take_arrow(builder, byte_limit, end)
             except Exception:
-                self._put_back(lane)
+                self._put_back(fetches)
                 if found is not None:
                     break
                 raise
             if rows:
-                found = lane.partition
-            self._after(lane, batches, is_finished=batches.position >= end)
+                found = fetches.partition
+            self._after(fetches, batches, is_finished=batches.position >= end)
         return found
 
-    def _next(self, *, is_first: bool) -> tuple[Lane | None, FetchedBatches | None]:
-        """The lane whose turn it is, taken out of the queue, and its batches."""
+    def _next(self, *, is_first: bool) -> tuple[CompletedFetches | None, FetchedBatches | None]:
+        """The fetches whose turn it is, taken out of the queue, and its batches."""
         with self._lock:
             while self._ready:
-                lane = self._ready.popleft()
-                lane.is_queued = False
-                if lane.is_paused or self._lanes.get(lane.partition) is not lane:
+                fetches = self._ready.popleft()
+                fetches.is_queued = False
+                if fetches.is_paused or self._by_partition.get(fetches.partition) is not fetches:
                     continue
-                entry = lane.head()
+                entry = fetches.head()
                 if isinstance(entry, Failed):
                     if is_first:
-                        lane.entries.popleft()
-                        self._queue(lane)
+                        fetches.entries.popleft()
+                        self._queue(fetches)
                         raise entry.error
-                    self._queue(lane, is_first=True)
+                    self._queue(fetches, is_first=True)
                     break
                 if entry is not None:
-                    return lane, entry
+                    return fetches, entry
             return None, None
 
-    def _put_back(self, lane: Lane) -> None:
+    def _put_back(self, fetches: CompletedFetches) -> None:
         with self._lock:
-            self._queue(lane, is_first=True)
+            self._queue(fetches, is_first=True)
 
-    def _after(self, lane: Lane, batches: FetchedBatches, *, is_finished: bool = False) -> None:
-        """Something was taken: note the position; go on with another lane when these are empty.
+    def _after(
+        self, fetches: CompletedFetches, batches: FetchedBatches, *, is_finished: bool = False
+    ) -> None:
+        """Something was taken: note the position; go on with another fetches when these are empty.
 
-        A lane that has come to its end keeps nothing of what lies behind that.
+        A fetches that has come to its end keeps nothing of what lies behind that.
         """
         has_room = False
         with self._lock:
-            lane.advance(batches.position, batches.leader_epoch)
-            self._touched.append(lane)
+            fetches.advance(batches.position, batches.leader_epoch)
+            self._touched.append(fetches)
             if is_finished:
-                has_room = self._clear(lane)
-            elif batches.is_empty and lane.entries and lane.entries[0] is batches:
-                lane.entries.popleft()
-                lane.byte_count -= batches.size
+                has_room = self._clear(fetches)
+            elif batches.is_empty and fetches.entries and fetches.entries[0] is batches:
+                fetches.entries.popleft()
+                fetches.byte_count -= batches.size
                 has_room = self._count_off(batches.size)
-                self._queue(lane)
+                self._queue(fetches)
             else:
-                self._queue(lane, is_first=True)
+                self._queue(fetches, is_first=True)
         if has_room:
             self._on_room()
 
-    def _queue(self, lane: Lane, *, is_first: bool = False) -> None:
-        if lane.entries and not lane.is_queued and not lane.is_paused:
-            lane.is_queued = True
+    def _queue(self, fetches: CompletedFetches, *, is_first: bool = False) -> None:
+        if fetches.entries and not fetches.is_queued and not fetches.is_paused:
+            fetches.is_queued = True
             if is_first:
-                self._ready.appendleft(lane)
+                self._ready.appendleft(fetches)
             else:
-                self._ready.append(lane)
+                self._ready.append(fetches)
 
     def _count_off(self, size: int) -> bool:
         """Whether a fetcher that holds back should be told: half empty, it has time enough."""
@@ -281,9 +285,9 @@ class FetchBuffer(Mailbox):
         self._is_held = False
         return True
 
-    def _clear(self, lane: Lane) -> bool:
-        size = lane.clear()
-        return self._count_off(0 if lane.is_paused else size)
+    def _clear(self, fetches: CompletedFetches) -> bool:
+        size = fetches.clear()
+        return self._count_off(0 if fetches.is_paused else size)
 
     def has_something(self) -> bool:
         """Whether a poll would not wait. To be asked under the lock, by `wait`."""
@@ -291,8 +295,8 @@ class FetchBuffer(Mailbox):
 
     def is_placed(self, partition: TopicPartition) -> bool:
         """Whether a position is known, or never will be. To be asked under the lock."""
-        lane = self._lanes.get(partition)
-        return lane is None or lane.head() is not None or lane.position is not None
+        fetches = self._by_partition.get(partition)
+        return fetches is None or fetches.head() is not None or fetches.position is not None
 
     # ---- the I/O thread's side ----
 
@@ -305,13 +309,13 @@ class FetchBuffer(Mailbox):
         """
         size = 0 if isinstance(entry, Placed | Failed) else entry.size
         with self._lock:
-            lane = self._lanes.get(partition)
-            if lane is None or lane.run != run:
+            fetches = self._by_partition.get(partition)
+            if fetches is None or fetches.run != run:
                 return False
-            lane.entries.append(entry)
-            lane.byte_count += size
-            self.byte_count += 0 if lane.is_paused else size
-            self._queue(lane)
+            fetches.entries.append(entry)
+            fetches.byte_count += size
+            self.byte_count += 0 if fetches.is_paused else size
+            self._queue(fetches)
         if announces:
             self._notify()
         return True
@@ -323,9 +327,9 @@ class FetchBuffer(Mailbox):
     def learn_end(self, partition: TopicPartition, run: int, end_offset: int) -> None:
         """The log ends here, as a broker says."""
         with self._lock:
-            lane = self._lanes.get(partition)
-            if lane is not None and lane.run == run:
-                lane.end_offset = end_offset
+            fetches = self._by_partition.get(partition)
+            if fetches is not None and fetches.run == run:
+                fetches.end_offset = end_offset
 
     def rewind(self, partition: TopicPartition, run: int) -> tuple[int, int] | None:
         """Drop what was fetched of a log that has changed; where the application is.
@@ -333,11 +337,11 @@ class FetchBuffer(Mailbox):
         None if the application has moved on, or is nowhere yet.
         """
         with self._lock:
-            lane = self._lanes.get(partition)
-            if lane is None or lane.run != run or lane.position is None:
+            fetches = self._by_partition.get(partition)
+            if fetches is None or fetches.run != run or fetches.position is None:
                 return None
-            self._clear(lane)
-            return lane.position, lane.leader_epoch
+            self._clear(fetches)
+            return fetches.position, fetches.leader_epoch
 
     def is_full(self) -> bool:
         """Whether to fetch no more for now; `on_room` is called when it is time to go on."""

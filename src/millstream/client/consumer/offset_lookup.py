@@ -1,6 +1,6 @@
 """Offsets by time, and the ends of logs: ListOffsets, one request to each leader.
 
-`Positions` finds starting points with it, the faces answer `offsets_for_times`, `end_offsets` and
+`Positions` finds starting points with it, consumers answer `offsets_for_times`, `end_offsets` and
 the like. A lookup asks again, with backoff, for what may be known later, and ends exactly once:
 with everything that was asked for, or with one error at its deadline.
 """

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final, Protocol
 
-from millstream.client.consumer.lane import Failed, Placed
+from millstream.client.consumer.completed_fetches import Failed, Placed
 from millstream.client.consumer.starting_point import (
     LATEST_TIMESTAMP,
     AtTime,

@@ -134,7 +134,7 @@ class TopicRead:
 
     def _partitions(self, wanted: Collection[int] | None) -> list[int]:
         count = perform(
-            self._session.offsets.partition_count(self.topic, self._timeout_s), self._session.buffer
+            self._session.partition_count(self.topic, self._timeout_s), self._session.buffer
         )
         if wanted is None:
             return list(range(count))
@@ -165,7 +165,7 @@ class TopicRead:
     def _lookup(self, times: dict[TopicPartition, int]) -> dict[TopicPartition, Any]:
         if not times:
             return {}
-        steps = self._session.offsets.find_offsets(times, self._timeout_s)
+        steps = self._session.find_offsets(times, self._timeout_s)
         return perform(steps, self._session.buffer)
 
     def _lookup_times(self, bounds: dict[TopicPartition, Bound]) -> dict[TopicPartition, Any]:

@@ -1,8 +1,8 @@
 """What a consumer's call waits for, apart from how it waits.
 
-A call that may wait is written once, as a generator of steps (`ConsumerSession`); the blocking face
-performs them with `perform`, the asyncio face with `perform_async`. So both faces do the same in
-the same order, and a simulator can perform them in its own time.
+A call that may wait is written once, as a generator of steps (`ConsumerSession`); `Consumer`
+performs them with `perform`, `AsyncConsumer` with `perform_async`. So both do the same in the same
+order, and a simulator can perform them in its own time.
 """
 
 from __future__ import annotations

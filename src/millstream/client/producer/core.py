@@ -148,14 +148,14 @@ class ProducerCore:
         numbering: Numbering | None = None
         if config.is_idempotent:
             numbering = Numbering(is_transactional=config.transactional_id is not None)
-        self.topics = TopicRegistry(runtime.metadata, self.accumulator, config.isolation)
+        self.topics = TopicRegistry(runtime.metadata, self.accumulator, config.names)
         self.sender = Sender(
             self.accumulator,
             runtime.network,
             runtime.metadata,
             runtime.router,
             self.topics,
-            config.isolation,
+            config.names,
             SenderConfig.of(config),
             random,
             numbering,
@@ -175,7 +175,7 @@ class ProducerCore:
         if config.transactional_id is not None:
             assert numbering is not None
             self.transactions = TransactionManager(
-                config.isolation.to_wire(config.transactional_id),
+                config.names.to_wire(config.transactional_id),
                 config.transaction_timeout_ms,
                 numbering,
                 self.accumulator,
@@ -268,7 +268,7 @@ class ProducerCore:
         metadata = self.runtime.metadata
         if (failure := metadata.failure()) and self.runtime.network.failures():
             return failure
-        if self.config.isolation.to_wire(topic) not in metadata.snapshot.topics:
+        if self.config.names.to_wire(topic) not in metadata.snapshot.topics:
             why = f"the metadata of topic {topic} was not there within max_block, {seconds:g} s"
             return OperationTimeout(f"{why}; send again, or give it more time")
         count = self.accumulator.partition_count(topic)
@@ -300,7 +300,7 @@ class ProducerCore:
         group: ConsumerGroupMetadata | str,
     ) -> tuple[dict[TopicPartition, OffsetAndMetadata], ConsumerGroupMetadata]:
         """Offsets and group as the brokers know them."""
-        to_wire = self.config.isolation.to_wire
+        to_wire = self.config.names.to_wire
         if isinstance(group, str):
             group = ConsumerGroupMetadata(group)
         on_wire = {

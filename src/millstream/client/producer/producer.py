@@ -187,7 +187,7 @@ class Producer:
         """The partitions of a topic and their leaders."""
         self._core.io.check_usable()
         self._wait_for_topic(topic, -1, self._deadline())
-        wire = self._core.config.isolation.to_wire(topic)
+        wire = self._core.config.names.to_wire(topic)
         return self._core.runtime.metadata.snapshot.topics[wire].partitions
 
     # ---- transactions ----

@@ -40,8 +40,8 @@ from millstream.records.compression import Compression
 if TYPE_CHECKING:
     from random import Random
 
-    from millstream.client.isolation import Isolation
     from millstream.client.metadata import Metadata, MetadataSnapshot
+    from millstream.client.namespace import Namespace
     from millstream.client.producer.express import Express
     from millstream.client.producer.numbering import Numbering
     from millstream.client.producer.partition_queues import PartitionQueue
@@ -97,7 +97,7 @@ class Sender:
         metadata: Metadata,
         router: RequestRouter,
         topics: TopicRegistry,
-        isolation: Isolation,
+        names: Namespace,
         config: SenderConfig,
         random: Random,
         numbering: Numbering | None,
@@ -107,7 +107,7 @@ class Sender:
         self._metadata = metadata
         self._router = router
         self._topics = topics
-        self._isolation = isolation
+        self._names = names
         self._config = config
         self._numbering = numbering
         self._transactions: Transactions | None = None
@@ -154,7 +154,7 @@ class Sender:
     # ---- lanes ----
 
     def _new_lane(self, queue: PartitionQueue) -> Lane:
-        lane = queue.lane = Lane(queue, self._isolation.to_wire(queue.topic.name))
+        lane = queue.lane = Lane(queue, self._names.to_wire(queue.topic.name))
         self._lanes.append(lane)
         self._find_leader(lane, self._metadata.snapshot)
         return lane

@@ -44,6 +44,6 @@ class SenderConfig:
             compression_level=config.compression_level,
             backoff=Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms),
             keeps_order=config.max_in_flight_requests_per_connection == 1,
-            transactional_id=None if given_id is None else config.isolation.to_wire(given_id),
+            transactional_id=None if given_id is None else config.names.to_wire(given_id),
             availability_timeout_ms=config.partitioner_availability_timeout_ms,
         )

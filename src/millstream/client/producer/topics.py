@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from millstream.client.futures import Waiter
-    from millstream.client.isolation import Isolation
     from millstream.client.metadata import Metadata, MetadataSnapshot
+    from millstream.client.namespace import Namespace
     from millstream.client.producer.record_accumulator import RecordAccumulator
     from millstream.client.snapshot import Topic
 
@@ -28,11 +28,11 @@ class TopicRegistry:
     """From the cluster's metadata to the accumulator's topics."""
 
     def __init__(
-        self, metadata: Metadata, accumulator: RecordAccumulator, isolation: Isolation
+        self, metadata: Metadata, accumulator: RecordAccumulator, names: Namespace
     ) -> None:
         self._metadata = metadata
         self._accumulator = accumulator
-        self._isolation = isolation
+        self._names = names
         self._followed: dict[str, str] = {}
         self._wishes: dict[str, list[_Wish]] = {}
         self._set_aside: frozenset[int] = frozenset()
@@ -40,7 +40,7 @@ class TopicRegistry:
 
     def want(self, topic: str, partition_count: int, waiter: Waiter[None]) -> None:
         """Complete `waiter` once the topic has so many partitions, or has an error that stays."""
-        wire = self._isolation.to_wire(topic)
+        wire = self._names.to_wire(topic)
         self._followed[wire] = topic
         wishes = self._wishes.setdefault(wire, [])
         if wishes and wishes[0].waiter.done():  # Given up, perhaps with many others after it.

@@ -1,8 +1,8 @@
 """Handlers that may fail: delayed retries by stages, dead letters, each record handled once.
 
-`RetryingConsumer` and its asyncio twin run a function over the records of topics. `core` decides
-what becomes of a record and has no hands; `seen` remembers what was handled; `topics` knows the
-names of retry and dead-letter topics. Built on the public producer, consumer and admin only.
+`RetryingConsumer` and `AsyncRetryingConsumer` run a function over the records of topics. `core`
+decides what becomes of a record and has no hands; `seen` remembers what was handled; `topics` knows
+the names of retry and dead-letter topics. Built on the public producer, consumer and admin only.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a retrying consumer does, written once for both faces, as steps (see `consumer.steps`).
+"""What a retrying consumer does, written once for both APIs, as steps (see `consumer.steps`).
 
 `RetryingConsumer` performs them blocking, `AsyncRetryingConsumer` in its event loop; consumer,
-producer and handler are of the face's own kind. Nothing here waits by itself.
+producer and handler are of the API's own kind, blocking or asyncio. Nothing here waits by itself.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from millstream.client.consumer.steps import Invoke
 from millstream.client.retrying.core import Handle, Hold, Reroute, Skip
-from millstream.client.retrying.face import RetryingFace
+from millstream.client.retrying.retrying_api import RetryingApi
 from millstream.errors import (
     CommitFailed,
     FencedMemberEpoch,
@@ -53,7 +53,7 @@ _GROUP_WENT_ON: Final = (
 """What a commit ends with, within a transaction or not, after a rebalance that came first."""
 
 
-class RetryingLoop(RetryingFace):
+class RetryingLoop(RetryingApi):
     """From polls to commits: handle, send on, hold back, settle."""
 
     _consumer: Consumer | AsyncConsumer

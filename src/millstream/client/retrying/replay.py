@@ -87,7 +87,7 @@ def replay(
     report: ReplayReport | None = None,
     **settings: Any,
 ) -> ReplayReport:
-    """Replay; `settings` are for consumer and producer: environment, client_id.
+    """Replay; `settings` are for consumer and producer: namespace, client_id.
 
     Every record that counts as sent is acknowledged when this returns. If it is interrupted, the
     `report` that was given tells how far it came.

@@ -66,7 +66,7 @@ class RetrySettings:
     producer: Mapping[str, Any] = field(default_factory=dict)
     """... of the producer, ..."""
     common: Mapping[str, Any] = field(default_factory=dict)
-    """... and of both and the admin: environment, security."""
+    """... and of both and the admin: namespace, security."""
 
     def __post_init__(self) -> None:
         if not self.group_id:

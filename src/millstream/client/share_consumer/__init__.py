@@ -1,5 +1,5 @@
 """Share consumers (KIP-932): each record goes to one member, who says what became of it.
 
 Several members read the same partitions; each record is with one of them until it is accepted,
-rejected, given back, or its lock ends. `share_consumer` and `async_share_consumer` have the faces.
+rejected, released, or its lock ends. `share_consumer` and `async_share_consumer` have the API.
 """

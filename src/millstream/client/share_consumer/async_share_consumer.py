@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from millstream.client.consumer.steps import perform_async
-from millstream.client.share_consumer.face import ShareConsumerFace
+from millstream.client.share_consumer.share_consumer_api import ShareConsumerApi
 from millstream.errors import ConcurrentUse
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class AsyncShareConsumer(ShareConsumerFace):
-    """Takes records that nobody else of its group has: the twin of `ShareConsumer`.
+class AsyncShareConsumer(ShareConsumerApi):
+    """Takes records that nobody else of its group has: the asyncio version of `ShareConsumer`.
 
     >>> async with AsyncShareConsumer("localhost:9092", "jobs", group_id="workers") as consumer:
     ...     async for record in consumer:

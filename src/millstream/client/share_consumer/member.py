@@ -1,6 +1,6 @@
 """A member of a share group: it joins, stays by heartbeats, and is told which partitions to read.
 
-A state machine that `ShareCore` drives. Partitions are shared, so nothing has to be given back
+A state machine that `ShareCore` drives. Partitions are shared, so nothing has to be revoked
 before anything is taken: the assignment that came last is the one that holds.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from millstream.client.consumer.membership.heartbeat import HeartbeatOrder
+from millstream.client.consumer.membership.heartbeat import PeriodicHeartbeat
 from millstream.client.consumer.membership.reconciliation import TopicIdPartition
 from millstream.errors import (
     NO_ERROR,
@@ -64,7 +64,7 @@ class ShareMember:
         self._on_failure = on_failure
         self._random = random
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
-        self._heartbeats = HeartbeatOrder(link, until_ms, self._on_heartbeat)
+        self._heartbeats = PeriodicHeartbeat(link, until_ms, self._on_heartbeat)
         self._topics: frozenset[str] = frozenset()
         self._is_active = False
         self._epoch = JOINING_EPOCH
@@ -115,7 +115,7 @@ class ShareMember:
         request = ShareGroupHeartbeatRequest(
             group_id=self._group_id, member_id=self.member_id, member_epoch=LEAVING_EPOCH
         )
-        self._link.say_goodbye(request, now_ms, on_done)
+        self._link.send_leave(request, now_ms, on_done)
 
     def _stop(self) -> None:
         self._heartbeats.stop()

@@ -47,7 +47,7 @@ class ShareAnswers:
         buffer: ShareBuffer,
     ) -> None:
         self._config = config
-        self._isolation = config.isolation
+        self._namespace = config.names
         self._metadata = metadata
         self._view = view
         self._buffer = buffer
@@ -143,7 +143,7 @@ class ShareAnswers:
             return []
         batches = fetched_batches(
             data.records,
-            self._isolation.from_wire(partition.topic) or partition.topic,
+            self._namespace.shown(partition.topic),
             partition.partition,
             first_offset,
             check_crc=self._config.check_crcs,

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from millstream.client.consumer.steps import perform
-from millstream.client.share_consumer.face import ShareConsumerFace
+from millstream.client.share_consumer.share_consumer_api import ShareConsumerApi
 from millstream.errors import ConcurrentUse
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class ShareConsumer(ShareConsumerFace):
+class ShareConsumer(ShareConsumerApi):
     """Takes records that nobody else of its group has, and says what became of each.
 
     >>> with ShareConsumer("localhost:9092", "jobs", group_id="workers") as consumer:

@@ -67,7 +67,7 @@ class ShareCore:
         self._buffer = buffer
         self._random = random
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
-        self._group_id = config.isolation.to_wire(config.group_id)
+        self._group_id = config.names.to_wire(config.group_id)
         self._view = GroupView(runtime.metadata, exclude_internal_topics=False)
         self._link = CoordinatorLink(
             runtime,
@@ -110,7 +110,7 @@ class ShareCore:
     def unsubscribe(
         self, decided: Iterable[Decided], now_ms: int, on_done: Callable[[], None]
     ) -> None:
-        """Acknowledge, give back everything else, and leave the group."""
+        """Acknowledge, release everything else, and leave the group."""
         self._topics = frozenset()
         self._has_deserted = False
         self._wish = None
@@ -254,7 +254,7 @@ class ShareCore:
             self._wish = None
 
     def _lose(self, session: NodeSession, error: MillstreamError, now_ms: int) -> None:
-        """The broker has given back to the group whatever came in this session."""
+        """The broker has released whatever came in this session."""
         node_id = session.node_id
         self._sessions.pop(node_id, None)
         self._buffer.drop(session)

@@ -1,4 +1,4 @@
-"""`ShareSession`: a share consumer's half on the application's thread, the same for both faces.
+"""`ShareSession`: the half of a share consumer that runs on the application's thread.
 
 It owns the runtime with its I/O thread, the `ShareBuffer` and what is in hand. What may wait is a
 generator of steps (see `consumer.steps`). Users' names of topics come in and go out here.
@@ -10,7 +10,6 @@ import itertools
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any, Final
 
-from millstream.client.consumer.names import Names
 from millstream.client.consumer.steps import AwaitChange, AwaitResult, Invoke
 from millstream.client.io_thread import IoThread
 from millstream.client.runtime import ClientRuntime
@@ -49,7 +48,7 @@ _CLOSE_SLACK_S: Final = 1.0
 
 
 class ShareSession:
-    """What both faces share."""
+    """A share consumer's state and calls, apart from how a caller waits for them."""
 
     def __init__(
         self,
@@ -66,7 +65,7 @@ class ShareSession:
             selector or open_client_selector(), self._clock, config, random
         )
         self.buffer = ShareBuffer()
-        self._names = Names(config.isolation)
+        self._names = config.names
         self._core = ShareCore(config, self.runtime, self.buffer, random)
         self.runtime.add(self._core)
         self.runtime.on_close(self.buffer.end)
@@ -106,11 +105,11 @@ class ShareSession:
         if not names or "" in names:
             raise InvalidArgument("subscribe to one topic or more, by name")
         self.topics = names
-        wire = frozenset(map(self._names.topic_to_wire, names))
+        wire = frozenset(map(self._names.to_wire, names))
         self.runtime.post(lambda now_ms: self._core.subscribe(wire, now_ms))
 
     def unsubscribe(self, timeout_s: float) -> Steps[None]:
-        """Say what was decided, give back the rest, leave the group."""
+        """Acknowledge what was decided, release the rest, leave the group."""
         self.topics = frozenset()
         decided = self._in_hand.take_decided(accepts_rest=False, unread=self._unread_offsets())
         yield from self._leave(decided, timeout_s)
@@ -213,7 +212,7 @@ class ShareSession:
         given, rest = split(taken, len(found) or int(error is not None))
         self.buffer.put_back(rest)
         for each in given:
-            seen_as = self._names.from_wire(each.partition)
+            seen_as = self._names.partition_from_wire(each.partition)
             offsets = [record.offset for record in each.records]
             self._in_hand.add(seen_as, each.session, each.partition, offsets)
         if error is not None and not found:
@@ -281,7 +280,7 @@ class ShareSession:
         if self.on_acknowledged is None:
             return
         for partition, offsets, error in outcomes:
-            seen_as = self._names.from_wire(partition)
+            seen_as = self._names.partition_from_wire(partition)
             yield Invoke(self.on_acknowledged, ({seen_as: offsets}, error))
 
     # ---- the end ----

@@ -149,7 +149,7 @@ def test_paused_partitions_wait(topics: Topics) -> None:
         assert consumer.assignment() == {first, second}
 
 
-def test_environments_do_not_mix(topics: Topics) -> None:
+def test_namespaces_do_not_mix(topics: Topics) -> None:
     topic = topics.make(2, prefix="staging.orders")
     name = topic.removeprefix("staging.")
 
@@ -157,7 +157,7 @@ def test_environments_do_not_mix(topics: Topics) -> None:
         topics.bootstrap,
         name,
         group_id="billing",
-        environment="staging",
+        namespace="staging",
         auto_offset_reset="earliest",
     ) as consumer:
         records = read(consumer, 2)

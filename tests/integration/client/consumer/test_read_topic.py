@@ -101,11 +101,11 @@ def test_an_empty_topic_is_an_empty_table(topics: Topics) -> None:
     assert read_topic(topics.bootstrap, topics.make()).to_arrow().num_rows == 0
 
 
-def test_another_environment(topics: Topics) -> None:
+def test_another_namespace(topics: Topics) -> None:
     topic = topics.make(3, prefix="staging.orders")
     name = topic.removeprefix("staging.")
 
-    read = read_topic(topics.bootstrap, name, environment="staging")
+    read = read_topic(topics.bootstrap, name, namespace="staging")
 
     assert [batch.topic for batch in read] == [name]
 

@@ -254,8 +254,8 @@ def test_partitions_for_tells_leaders(
     assert all(each.leader_id >= 0 for each in partitions)
 
 
-def test_environments_do_not_mix(broker: EmbeddedBroker) -> None:
-    with Producer(broker.bootstrap_servers, environment="staging") as producer:
+def test_namespaces_do_not_mix(broker: EmbeddedBroker) -> None:
+    with Producer(broker.bootstrap_servers, namespace="staging") as producer:
         place = producer.send("orders", b"v").result(10)
 
     assert place.topic == "orders"

@@ -28,10 +28,10 @@ class Office:
     """A cluster of three brokers and an admin."""
 
     def __init__(
-        self, *, environment: str | None = None, versions: dict[ApiKey, VersionRange] | None = None
+        self, *, namespace: str | None = None, versions: dict[ApiKey, VersionRange] | None = None
     ) -> None:
         self.cluster = ScriptedCluster(broker_count=3, versions=versions)
-        config = AdminConfig(bootstrap_servers=("broker1:9092",), environment=environment)
+        config = AdminConfig(bootstrap_servers=("broker1:9092",), namespace=namespace)
         self.runtime = ClientRuntime(
             self.cluster, self.cluster.clock, config, Random(1), separate_coordinators=False
         )

@@ -50,7 +50,7 @@ ALICE_READS = Acl("topic", "orders", "User:alice", "read")
 
 
 def test_acls_are_created_in_the_order_of_the_answers() -> None:
-    office = Office(environment="e")
+    office = Office(namespace="e")
     office.answers(
         ApiKey.CREATE_ACLS,
         CreateAclsResponse(results=[AclCreationResult(), AclCreationResult(error_code=42)]),
@@ -73,7 +73,7 @@ def test_acls_are_created_in_the_order_of_the_answers() -> None:
 
 
 def test_acls_are_found() -> None:
-    office = Office(environment="e")
+    office = Office(namespace="e")
     described = AclDescription(principal="User:alice", host="*", operation=3, permission_type=3)
     office.answers(
         ApiKey.DESCRIBE_ACLS,

@@ -51,7 +51,7 @@ def test_other_calls_wait_for_a_broker_that_is_just_starting() -> None:
 
 
 def test_all_topics_are_described_if_none_are_named() -> None:
-    office = Office(environment="test")
+    office = Office(namespace="test")
     for name in ("test.b", "test.a", "other.c"):
         office.cluster.add_topic(name, [1, 2])
     office.cluster.topics["test.b"].error_code = TopicAuthorizationFailed.code

@@ -44,7 +44,7 @@ NOT_FOUND = 69
 
 
 def consumer_group() -> consumer.DescribedGroup:
-    """A member has a partition of this environment, and one of another."""
+    """A member has a partition of this namespace, and one of another."""
     assigned = consumer.Assignment(
         topic_partitions=[
             consumer.TopicPartitions(topic_name="e.a", partitions=[0]),
@@ -71,7 +71,7 @@ def share_group() -> share.DescribedGroup:
 
 
 def test_a_group_is_found_whichever_protocol_it_speaks() -> None:
-    office = Office(environment="e")
+    office = Office(namespace="e")
     no_consumers = [
         consumer.DescribedGroup(group_id=f"e.{each}", error_code=NOT_FOUND)
         for each in ("old1", "shared1", "none1")

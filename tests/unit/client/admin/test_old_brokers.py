@@ -172,7 +172,7 @@ def test_a_dead_group_is_no_group() -> None:
 
 
 def test_members_of_classic_groups_are_read_and_strange_bytes_survived() -> None:
-    office = Office(versions=KAFKA_2_1, environment="e")
+    office = Office(versions=KAFKA_2_1, namespace="e")
     assignment = encode_assignment(
         ConsumerProtocolAssignment(
             assigned_partitions=[
@@ -261,7 +261,7 @@ def test_all_members_of_a_group_leave() -> None:
 
 
 def test_moves_are_begun_and_listed() -> None:
-    office = Office(environment="e")
+    office = Office(namespace="e")
     office.answers(
         ApiKey.ALTER_PARTITION_REASSIGNMENTS,
         AlterPartitionReassignmentsResponse(
@@ -343,7 +343,7 @@ def test_features_are_updated_in_the_first_version_too() -> None:
 
 
 def test_resources_of_kinds_that_are_not_known_are_listed_as_such() -> None:
-    office = Office(environment="e")
+    office = Office(namespace="e")
     office.answers(
         ApiKey.LIST_CONFIG_RESOURCES,
         ListConfigResourcesResponse(

@@ -93,10 +93,10 @@ class ConsumerWorld:
         return values
 
     def position(self, partition: TopicPartition) -> int:
-        return self.perform(self.session.offsets.position(partition, 30.0))
+        return self.perform(self.session.position(partition, 30.0))
 
     def seek(self, partition: TopicPartition, start: StartingPoint) -> None:
-        self.session.offsets.seek(partition, start)
+        self.session.seek(partition, start)
 
 
 def world_with(*values: bytes, **settings: object) -> ConsumerWorld:

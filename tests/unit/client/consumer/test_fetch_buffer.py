@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
+from millstream.client.consumer.completed_fetches import Failed, Placed
 from millstream.client.consumer.fetch_buffer import FetchBuffer
-from millstream.client.consumer.lane import Failed, Placed
 from millstream.client.consumer.membership.events import Assigned
 from millstream.client.consumer.starting_point import COMMITTED, AtOffset
 from millstream.errors import SerializationFailed, TopicAuthorizationFailed

@@ -86,7 +86,7 @@ def test_offsets_are_looked_up_at_each_leader_at_once() -> None:
     world.brokers.logs[p1].append(b"a", timestamp=5000)
 
     times = {p0: 4000, p1: 4000}
-    found = world.perform(world.session.offsets.find_offsets(times, 30.0))
+    found = world.perform(world.session.find_offsets(times, 30.0))
 
     assert found == {p0: None, p1: FoundOffset(0, 5000, -1)}
     assert world.cluster.count(ApiKey.LIST_OFFSETS) == 2
@@ -95,10 +95,10 @@ def test_offsets_are_looked_up_at_each_leader_at_once() -> None:
 def test_a_lookup_follows_the_leader() -> None:
     world = ConsumerWorld(broker_count=2)
     (p0,) = world.brokers.add_topic("orders", [1])
-    world.perform(world.session.offsets.find_offsets({p0: -1}, 30.0))
+    world.perform(world.session.find_offsets({p0: -1}, 30.0))
     world.cluster.topics["orders"].leaders[0] = 2
 
-    found = world.perform(world.session.offsets.find_offsets({p0: -1}, 30.0))
+    found = world.perform(world.session.find_offsets({p0: -1}, 30.0))
 
     assert found[p0] is not None
 
@@ -109,7 +109,7 @@ def test_a_lookup_ends_with_an_error_that_names_what_is_missing() -> None:
     world.brokers.broken.add(1)
 
     with pytest.raises(OperationTimeout, match="the offsets of orders-0 could not be looked up"):
-        world.perform(world.session.offsets.find_offsets({p0: -1}, 3.0))
+        world.perform(world.session.find_offsets({p0: -1}, 3.0))
 
 
 def test_a_partition_that_does_not_exist_is_an_error_soon() -> None:
@@ -117,7 +117,7 @@ def test_a_partition_that_does_not_exist_is_an_error_soon() -> None:
     world.brokers.add_topic("orders", [1])
 
     with pytest.raises(UnknownTopicOrPartition, match="orders-5: topic 'orders' has 1 partitions"):
-        world.perform(world.session.offsets.find_offsets({TopicPartition("orders", 5): -1}, 60.0))
+        world.perform(world.session.find_offsets({TopicPartition("orders", 5): -1}, 60.0))
     assert world.cluster.asked[-1].at_ms < 10_000
 
 
@@ -125,11 +125,11 @@ def test_lag_is_what_lies_before_the_end() -> None:
     world = world_with(b"a", b"b", b"c")
     assert world.poll(count=1) == [b"a"]
 
-    assert world.perform(world.session.offsets.lag(P0, 30.0)) == 2
+    assert world.perform(world.session.lag(P0, 30.0)) == 2
 
 
 def test_lag_before_anything_was_fetched_is_looked_up() -> None:
     world = world_with(b"a", b"b")
     world.session.set_paused([P0], True)
 
-    assert world.perform(world.session.offsets.lag(P0, 30.0)) == 2
+    assert world.perform(world.session.lag(P0, 30.0)) == 2

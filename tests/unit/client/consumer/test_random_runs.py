@@ -74,7 +74,7 @@ class RandomRun:
     def seek_back(self) -> None:
         partition = self.random.choice(self.partitions)
         position = self.random.randint(0, len(self.seen[partition.partition]))
-        self.world.session.offsets.seek(partition, AtOffset(position))
+        self.world.session.seek(partition, AtOffset(position))
         del self.seen[partition.partition][position:]
 
     def lose_session(self) -> None:

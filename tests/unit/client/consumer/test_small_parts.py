@@ -11,17 +11,14 @@ import pytest
 from millstream.client.config import keyword_names, settings_from_dotted, settings_from_kwargs
 from millstream.client.consumer.arrow import ArrowBatch, imported
 from millstream.client.consumer.config import ConsumerConfig, ConsumerSettings
-from millstream.client.consumer.group_settings import membership_settings
 from millstream.client.consumer.interceptors import ConsumerInterceptor, ConsumerInterceptors
 from millstream.client.consumer.listeners import RebalanceListener, listener_method
-from millstream.client.consumer.names import Names
 from millstream.client.consumer.starting_point import (
     EARLIEST,
     LATEST,
     BeforeNow,
     parse_reset,
 )
-from millstream.client.isolation import Isolation
 from millstream.errors import InvalidArgument
 from millstream.records.kernel import ArrowRecordsBuilder, BatchWriter, ConsumerRecord
 from millstream.types import TopicPartition
@@ -103,35 +100,16 @@ def test_who_leaves_the_assigning_to_the_broker_names_no_assignor() -> None:
 
 
 def test_membership_has_the_names_of_the_wire() -> None:
-    assert membership_settings(config()) is None
-
-    made = membership_settings(
-        config(
-            group_id="billing",
-            environment="staging",
-            partition_assignment_strategy="range,sticky",
-            session_timeout=10.0,
-        )
+    made = config(
+        group_id="billing",
+        namespace="staging",
+        partition_assignment_strategy="range,sticky",
+        session_timeout=10.0,
     )
 
-    assert made is not None
-    assert made.group_id == "staging.billing"
+    assert made.wire_group_id == "staging.billing"
     assert [each.name for each in made.assignors] == ["range", "sticky"]
     assert made.session_timeout_ms == 10_000
-
-
-def test_names_with_and_without_an_environment() -> None:
-    plain, staging = Names(Isolation()), Names(Isolation("staging"))
-    wire = TopicPartition("staging.orders", 0)
-
-    assert plain.to_wire(P0) == P0
-    assert plain.from_wire(P0) is P0
-    assert staging.to_wire(P0) == wire
-    assert staging.from_wire(wire) == P0
-    assert staging.keys_from_wire({wire: 1}) == {P0: 1}
-    assert staging.keys_to_wire({P0: 1}) == {wire: 1}
-    assert staging.sorted_from_wire([wire]) == [P0]
-    assert (staging.is_visible("staging.x"), staging.is_visible("x")) == (True, False)
 
 
 # ---- listeners ----

@@ -330,8 +330,8 @@ def test_leaving_ends_the_sessions_with_what_is_left_to_say() -> None:
     last = world.request(ShareAcknowledgeRequest)
     assert (last.share_session_epoch, said(last)) == (-1, [(0, 2, [1])])
     world.answer(acknowledged())
-    goodbye = world.network.coordinator.request(ShareGroupHeartbeatRequest)
-    assert goodbye.member_epoch == -1
+    leave = world.network.coordinator.request(ShareGroupHeartbeatRequest)
+    assert leave.member_epoch == -1
     assert not done
     world.network.coordinator.answer(ShareGroupHeartbeatResponse())
 

@@ -1,28 +1,38 @@
 """A member of a classic group: it joins, stays by heartbeats, and joins again when things change.
 
-A state machine that `Membership` drives. With eager assignors a member gives everything back
-before it joins again; with cooperative ones it keeps what it has, gives up what the leader took
-away, and joins once more so that others can get it. If it leads, it has the group rebalance when
-the topics change.
+`Membership` drives `ClassicMember`, a state machine. Each way into a generation is a `JoinRound`;
+in a generation that the member leads, `Leadership` assigns the partitions. With eager assignors a
+member revokes everything before it joins again; with cooperative ones it keeps what it has,
+revokes what the leader took away, and joins once more so that others can get it. A leader has the
+group rebalance when the topics change.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from enum import Enum
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from millstream.client.consumer.membership.assignors import PreviousAssignment
-from millstream.client.consumer.membership.classic_messages import heartbeat_request, leave_request
-from millstream.client.consumer.membership.classic_round import Entrant, JoinRound
-from millstream.client.consumer.membership.classic_state import TRANSITIONS, State
+from millstream.client.consumer.membership.classic_messages import (
+    computed_assignments,
+    heartbeat_request,
+    join_request,
+    leave_request,
+    offered_protocols,
+    read_assignment,
+    read_members,
+    sync_request,
+)
 from millstream.client.consumer.membership.events import Assigned, Lost, Revoked
-from millstream.client.consumer.membership.heartbeat import HeartbeatOrder
+from millstream.client.consumer.membership.heartbeat import PeriodicHeartbeat
 from millstream.client.groups import ConsumerGroupMetadata
 from millstream.errors import (
     NO_ERROR,
     BrokerUnreachable,
     CoordinatorNotAvailable,
     IllegalGeneration,
+    MemberIdRequired,
     MillstreamError,
     NotCoordinator,
     RebalanceInProgress,
@@ -32,48 +42,79 @@ from millstream.errors import (
 )
 from millstream.network.backoff import Backoff
 from millstream.protocol.messages.heartbeat import HeartbeatResponse
+from millstream.protocol.messages.join_group import JoinGroupResponse
+from millstream.protocol.messages.sync_group import SyncGroupResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from random import Random
 
-    from millstream.client.consumer.membership.classic_leader import Leadership
+    from millstream.client.consumer.config import ConsumerConfig
+    from millstream.client.consumer.membership.assignors import Assignor
     from millstream.client.consumer.membership.group_view import GroupView
     from millstream.client.consumer.membership.handover import Handover
     from millstream.client.consumer.membership.machine import Link, MemberHost
-    from millstream.client.consumer.membership.settings import MembershipSettings
     from millstream.client.consumer.membership.subscription import Subscription
     from millstream.client.snapshot import MetadataSnapshot
     from millstream.protocol.message import Message
+    from millstream.protocol.messages.sync_group import SyncGroupRequestAssignment
     from millstream.types import TopicPartition
 
 _logger = logging.getLogger(__name__)
 
 NO_GENERATION: Final = -1
+JOIN_SLACK_MS: Final = 5_000
+"""How much longer than the group may take a member waits for the answer to its JoinGroup."""
+
 _MOVED: Final = frozenset({CoordinatorNotAvailable.code, NotCoordinator.code})
 _PUT_OUT: Final = frozenset({UnknownMemberId.code, IllegalGeneration.code})
 
 
+class State(Enum):
+    """Where a member stands."""
+
+    UNJOINED = "unjoined"
+    REVOKING = "revoking"
+    """Its listener runs for what it revokes before it joins."""
+    JOINING = "joining"
+    STABLE = "stable"
+    TIMED_OUT = "poll timed out"
+    """It left because the user did not poll; it comes back with the next poll."""
+    GONE = "gone"
+
+
+TRANSITIONS: Final[Mapping[State, frozenset[State]]] = {
+    State.UNJOINED: frozenset({State.REVOKING, State.JOINING, State.TIMED_OUT, State.GONE}),
+    State.REVOKING: frozenset({State.JOINING, State.UNJOINED, State.TIMED_OUT, State.GONE}),
+    State.JOINING: frozenset({State.STABLE, State.UNJOINED, State.TIMED_OUT, State.GONE}),
+    State.STABLE: frozenset(
+        {State.REVOKING, State.JOINING, State.UNJOINED, State.TIMED_OUT, State.GONE}
+    ),
+    State.TIMED_OUT: frozenset({State.UNJOINED, State.GONE}),
+    State.GONE: frozenset({State.UNJOINED}),
+}
+
+
 class ClassicMember:
-    """One consumer in a classic group; a `GroupMachine`, and the `RoundOutcome` of its rounds."""
+    """One consumer in a classic group; a `GroupMachine` that begins rounds and hears of them."""
 
     def __init__(
         self,
-        settings: MembershipSettings,
+        config: ConsumerConfig,
         link: Link,
         handover: Handover,
         view: GroupView,
         host: MemberHost,
         random: Random,
     ) -> None:
-        self._settings = settings
+        self._config = config
         self._link = link
         self._handover = handover
         self._view = view
         self._host = host
         self._random = random
-        self._backoff = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms)
-        self._heartbeats = HeartbeatOrder(link, host.heartbeats_until_ms, self._on_heartbeat)
+        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._heartbeats = PeriodicHeartbeat(link, host.heartbeats_until_ms, self._on_heartbeat)
         self._state = State.GONE
         self._subscription: Subscription | None = None
         self._topics: frozenset[str] | None = None
@@ -101,7 +142,7 @@ class ClassicMember:
     @property
     def is_member(self) -> bool:
         """Whether the group knows us, as far as we know."""
-        return bool(self._member_id) and self._state not in (State.GONE, State.DESERTED)
+        return bool(self._member_id) and self._state not in (State.GONE, State.TIMED_OUT)
 
     # What the membership asks for.
 
@@ -120,7 +161,7 @@ class ClassicMember:
 
     def poll(self, now_ms: int) -> int | None:
         """Do what is due; when to be called again at the latest."""
-        if self._state in (State.GONE, State.DESERTED):
+        if self._state in (State.GONE, State.TIMED_OUT):
             return None
         self._look_at_topics(now_ms)
         if self._round is not None:
@@ -134,7 +175,7 @@ class ClassicMember:
         return self._join_when_possible(now_ms)
 
     def leave(self, now_ms: int, on_done: Callable[[], None], *, keeps_slot: bool) -> None:
-        """Give everything back and go; a static member whose slot is kept just falls silent."""
+        """Revoke everything and go; a static member whose slot is kept just falls silent."""
         if self._state is State.GONE:
             on_done()
             return
@@ -142,28 +183,28 @@ class ClassicMember:
 
         def go(then_ms: int) -> None:
             self._owned = frozenset()
-            says_so = not (keeps_slot and self._settings.group_instance_id is not None)
+            says_so = not (keeps_slot and self._config.group_instance_id is not None)
             self._depart(then_ms, on_done, "the consumer leaves the group", says_so=says_so)
 
         left = self._owned - self._handover.being_revoked
         if left:
-            self._handover.give(Revoked(left, self._settings.enable_auto_commit), go)
+            self._handover.give(Revoked(left, self._config.enable_auto_commit), go)
         else:
             go(now_ms)
 
-    def desert(self, reason: MillstreamError, now_ms: int) -> None:
+    def leave_on_poll_timeout(self, reason: MillstreamError, now_ms: int) -> None:
         """Go at once, since the user does not poll; what we own is lost."""
-        if self._state in (State.GONE, State.DESERTED):
+        if self._state in (State.GONE, State.TIMED_OUT):
             return
-        self._move_to(State.DESERTED)
+        self._move_to(State.TIMED_OUT)
         self._lose(reason)
         # A static member's partitions wait for it until its session is over.
-        says_so = self._settings.group_instance_id is None
+        says_so = self._config.group_instance_id is None
         self._depart(now_ms, lambda: None, "the poll interval was exceeded", says_so=says_so)
 
     def return_to_group(self, now_ms: int) -> None:
-        """The user polls again after a desertion."""
-        if self._state is State.DESERTED:
+        """The user polls again after a poll timeout."""
+        if self._state is State.TIMED_OUT:
             self._move_to(State.UNJOINED)
             self.rejoin("the user polls again", now_ms)
 
@@ -202,19 +243,19 @@ class ClassicMember:
         leaving = frozenset(
             each
             for each in self._owned
-            if not self._settings.is_cooperative or each.topic not in self._topics
+            if not self._config.is_cooperative or each.topic not in self._topics
         )
         if not leaving:
             self._join(now_ms)
             return None
-        self._move_to(State.GIVING_BACK)
+        self._move_to(State.REVOKING)
 
-        def gave_back(then_ms: int) -> None:
+        def revoked(then_ms: int) -> None:
             self._owned -= leaving
-            if self._state is State.GIVING_BACK:
+            if self._state is State.REVOKING:
                 self._join(then_ms)
 
-        self._handover.give(Revoked(leaving, self._settings.enable_auto_commit), gave_back)
+        self._handover.give(Revoked(leaving, self._config.enable_auto_commit), revoked)
         return None
 
     def _join(self, now_ms: int) -> None:
@@ -227,7 +268,7 @@ class ClassicMember:
         entrant = Entrant(
             self._member_id, self._subscription, self._topics, self._owned, self._previous, reason
         )
-        self._round = JoinRound(self._settings, self._link, self._view, entrant, self)
+        self._round = JoinRound(self._config, self._link, self._view, entrant, self)
         self._round.join(now_ms)
 
     def on_member_id(self, member_id: str) -> None:
@@ -263,7 +304,7 @@ class ClassicMember:
                 self.rejoin("others can have what this member gave up", then_ms)
                 self._receive(assigned)
 
-        self._handover.give(Revoked(taken_away, self._settings.enable_auto_commit), give_up)
+        self._handover.give(Revoked(taken_away, self._config.enable_auto_commit), give_up)
 
     def _receive(self, assigned: frozenset[TopicPartition]) -> None:
         added = assigned - self._owned
@@ -295,10 +336,10 @@ class ClassicMember:
     # Staying.
 
     def _heartbeat_request(self) -> Message:
-        return heartbeat_request(self._settings, self._member_id, self._generation)
+        return heartbeat_request(self._config, self._member_id, self._generation)
 
     def _start_heartbeats(self, now_ms: int) -> None:
-        interval_ms = self._settings.heartbeat_interval_ms
+        interval_ms = self._config.heartbeat_interval_ms
         self._heartbeats.start(self._heartbeat_request(), interval_ms, now_ms)
 
     def _resume_heartbeats(self, now_ms: int) -> int | None:
@@ -313,7 +354,7 @@ class ClassicMember:
         return None
 
     def _on_heartbeat(self, answer: Message | MillstreamError, now_ms: int) -> None:
-        if self._state not in (State.STABLE, State.GIVING_BACK):
+        if self._state not in (State.STABLE, State.REVOKING):
             return
         if isinstance(answer, HeartbeatResponse):
             if answer.error_code == NO_ERROR:
@@ -345,7 +386,7 @@ class ClassicMember:
     def _put_out(self, code: int) -> None:
         """The group went on without us: what we had is lost, and we join anew."""
         error = error_for_code(code)
-        _logger.info("group %s: put out (%s); joining again", self._settings.group_id, error)
+        _logger.info("group %s: put out (%s); joining again", self._config.wire_group_id, error)
         self._heartbeats.stop()
         if code == UnknownMemberId.code:
             self._member_id = ""
@@ -377,18 +418,18 @@ class ClassicMember:
         self._generation = NO_GENERATION
         self._tell_identity()
         if says_so and member_id:
-            request = leave_request(self._settings, member_id, reason)
-            self._link.say_goodbye(request, now_ms, on_done)
+            request = leave_request(self._config, member_id, reason)
+            self._link.send_leave(request, now_ms, on_done)
         else:
             on_done()
 
     def _tell_identity(self) -> None:
         self._host.identity_changed(
             ConsumerGroupMetadata(
-                self._settings.group_id,
+                self._config.wire_group_id,
                 self._generation,
                 self._member_id if self._generation != NO_GENERATION else "",
-                self._settings.group_instance_id,
+                self._config.group_instance_id,
             )
         )
 
@@ -398,3 +439,186 @@ class ClassicMember:
         if state is not State.JOINING and self._round is not None:
             self._round.cancel()
             self._round = None
+
+
+class Entrant(NamedTuple):
+    """Who joins, and what it says about itself."""
+
+    member_id: str
+    subscription: Subscription
+    topics: frozenset[str]
+    owned: frozenset[TopicPartition]
+    previous: PreviousAssignment
+    reason: str | None
+
+
+class JoinRound:
+    """One way into the next generation: JoinGroup, assigning if we lead, SyncGroup.
+
+    `ClassicMember` begins a round and hears how it ended. A round that was cancelled says nothing
+    more, so an answer that comes late cannot touch the rounds after it.
+    """
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        link: Link,
+        view: GroupView,
+        entrant: Entrant,
+        member: ClassicMember,
+    ) -> None:
+        self._config = config
+        self._link = link
+        self._view = view
+        self._entrant = entrant
+        self._member = member
+        self._member_id = entrant.member_id
+        self._generation = -1
+        self._leads: Leadership | None = None
+        self._waits_for_topics = False
+        self._is_over = False
+
+    def cancel(self) -> None:
+        """Whatever comes of it, nobody wants to know."""
+        self._is_over = True
+
+    def join(self, now_ms: int) -> None:
+        """Ask to be let in."""
+        entrant = self._entrant
+        protocols = offered_protocols(
+            self._config.assignors,
+            entrant.topics,
+            entrant.owned,
+            entrant.previous,
+            self._config.client_rack,
+        )
+        self._link.send(
+            join_request(self._config, self._member_id, protocols, entrant.reason),
+            now_ms,
+            self._on_joined,
+            timeout_ms=self._answer_timeout_ms,
+        )
+
+    def poll(self, now_ms: int) -> None:
+        """Go on when the leader knows the topics."""
+        if self._waits_for_topics and not self._is_over:
+            self._assign_when_informed(now_ms)
+
+    @property
+    def _answer_timeout_ms(self) -> int:
+        # Both answers wait for the slowest member of the group.
+        slowest_ms = self._config.max_poll_interval_ms + JOIN_SLACK_MS
+        return max(slowest_ms, self._config.request_timeout_ms)
+
+    def _on_joined(self, answer: Message | MillstreamError, now_ms: int) -> None:
+        if self._is_over:
+            return
+        if not isinstance(answer, JoinGroupResponse):
+            self._break_down(answer, now_ms)
+        elif answer.error_code == MemberIdRequired.code:
+            self._member_id = answer.member_id
+            self._member.on_member_id(answer.member_id)
+            self.join(now_ms)
+        elif answer.error_code != NO_ERROR:
+            self._refuse(answer.error_code, now_ms)
+        else:
+            self._enter(answer, now_ms)
+
+    def _enter(self, answer: JoinGroupResponse, now_ms: int) -> None:
+        self._member_id = answer.member_id
+        self._generation = answer.generation_id
+        name = answer.protocol_name or ""
+        assignor = next((each for each in self._config.assignors if each.name == name), None)
+        if answer.leader == answer.member_id and assignor is not None:
+            self._leads = Leadership(assignor, answer, self._view)
+        self._member.on_member_id(answer.member_id)
+        self._member.on_generation(answer.generation_id, self._leads)
+        if self._leads is None:
+            self._sync(name, [], now_ms)
+            return
+        self._view.follow(self._entrant.subscription, self._leads.topics)
+        self._leads.ask()
+        self._assign_when_informed(now_ms)
+
+    def _assign_when_informed(self, now_ms: int) -> None:
+        assert self._leads is not None
+        self._waits_for_topics = not self._leads.is_informed
+        if self._waits_for_topics:
+            return
+        try:
+            assignments = self._leads.assign()
+        except MillstreamError as error:
+            self._break_down(error, now_ms)
+        else:
+            self._sync(self._leads.assignor.name, assignments, now_ms)
+
+    def _sync(
+        self, protocol: str, assignments: list[SyncGroupRequestAssignment], now_ms: int
+    ) -> None:
+        request = sync_request(
+            self._config, self._member_id, self._generation, protocol, assignments
+        )
+        self._link.send(request, now_ms, self._on_synced, timeout_ms=self._answer_timeout_ms)
+
+    def _on_synced(self, answer: Message | MillstreamError, now_ms: int) -> None:
+        if self._is_over:
+            return
+        if not isinstance(answer, SyncGroupResponse):
+            self._break_down(answer, now_ms)
+        elif answer.error_code != NO_ERROR:
+            self._refuse(answer.error_code, now_ms)
+        else:
+            try:
+                assigned = read_assignment(answer.assignment)
+            except MillstreamError as error:
+                self._break_down(error, now_ms)
+                return
+            self._is_over = True
+            self._member.on_assignment(assigned, now_ms)
+
+    def _refuse(self, code: int, now_ms: int) -> None:
+        self._is_over = True
+        self._member.on_refusal(code, now_ms)
+
+    def _break_down(self, error: Message | MillstreamError, now_ms: int) -> None:
+        assert isinstance(error, MillstreamError)
+        self._is_over = True
+        self._member.on_breakdown(error, now_ms)
+
+
+class Leadership:
+    """One generation's leader."""
+
+    def __init__(self, assignor: Assignor, answer: JoinGroupResponse, view: GroupView) -> None:
+        self.assignor = assignor
+        self._members = read_members(answer.members)
+        self._view = view
+        # The coordinator wants nothing assigned when a static member came back as the leader.
+        self._skips = answer.skip_assignment
+        self.topics = frozenset[str]().union(*(each.topics for each in self._members.values()))
+        """What the whole group reads."""
+        self._needed_update = 0
+        self._sizes: dict[str, int] | None = None
+
+    def ask(self) -> None:
+        """Find out how large the topics are."""
+        self._needed_update = self._view.need(self.topics)
+
+    @property
+    def is_informed(self) -> bool:
+        """Whether all is known that can be known."""
+        return self._view.updates >= self._needed_update
+
+    def assign(self) -> list[SyncGroupRequestAssignment]:
+        """Decide who gets what; raises what the assignor failed with."""
+        topics = self._view.group_topics(self.topics)
+        self._sizes = dict(topics.partition_counts)
+        return [] if self._skips else computed_assignments(self.assignor, self._members, topics)
+
+    def have_topics_changed(self) -> bool:
+        """Whether the assignment is out of date; says so once."""
+        sizes = self._view.sizes(self.topics)
+        if self._sizes is None or sizes == self._sizes:
+            return False
+        self._sizes = sizes
+        return True

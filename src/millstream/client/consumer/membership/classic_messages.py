@@ -34,12 +34,12 @@ from millstream.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from millstream.client.consumer.config import ConsumerConfig
     from millstream.client.consumer.membership.assignors import (
         Assignor,
         GroupTopics,
         PreviousAssignment,
     )
-    from millstream.client.consumer.membership.settings import MembershipSettings
     from millstream.protocol.message import Message
     from millstream.protocol.messages.join_group import JoinGroupResponseMember
 
@@ -50,18 +50,18 @@ _MEMBERS_SINCE: Final = 3
 
 
 def join_request(
-    settings: MembershipSettings,
+    config: ConsumerConfig,
     member_id: str,
     protocols: list[JoinGroupRequestProtocol],
     reason: str | None,
 ) -> VersionedRequest:
     """Enter the group, or its next generation."""
     request = JoinGroupRequest(
-        group_id=settings.group_id,
-        session_timeout_ms=settings.session_timeout_ms,
-        rebalance_timeout_ms=settings.max_poll_interval_ms,
+        group_id=config.wire_group_id,
+        session_timeout_ms=config.session_timeout_ms,
+        rebalance_timeout_ms=config.max_poll_interval_ms,
         member_id=member_id,
-        group_instance_id=settings.group_instance_id,
+        group_instance_id=config.group_instance_id,
         protocol_type=PROTOCOL_TYPE,
         protocols=protocols,
         reason=reason,
@@ -79,7 +79,7 @@ def join_request(
 
 
 def sync_request(
-    settings: MembershipSettings,
+    config: ConsumerConfig,
     member_id: str,
     generation: int,
     protocol: str | None,
@@ -87,36 +87,36 @@ def sync_request(
 ) -> Message:
     """Get what the leader has assigned; the leader says it."""
     return SyncGroupRequest(
-        group_id=settings.group_id,
+        group_id=config.wire_group_id,
         generation_id=generation,
         member_id=member_id,
-        group_instance_id=settings.group_instance_id,
+        group_instance_id=config.group_instance_id,
         protocol_type=PROTOCOL_TYPE,
         protocol_name=protocol,
         assignments=assignments,
     )
 
 
-def heartbeat_request(settings: MembershipSettings, member_id: str, generation: int) -> Message:
+def heartbeat_request(config: ConsumerConfig, member_id: str, generation: int) -> Message:
     """Stay in the group."""
     return HeartbeatRequest(
-        group_id=settings.group_id,
+        group_id=config.wire_group_id,
         generation_id=generation,
         member_id=member_id,
-        group_instance_id=settings.group_instance_id,
+        group_instance_id=config.group_instance_id,
     )
 
 
-def leave_request(settings: MembershipSettings, member_id: str, reason: str) -> VersionedRequest:
+def leave_request(config: ConsumerConfig, member_id: str, reason: str) -> VersionedRequest:
     """Leave the group."""
 
     def build(version: int) -> Message:
         if version < _MEMBERS_SINCE:
-            return LeaveGroupRequest(group_id=settings.group_id, member_id=member_id)
+            return LeaveGroupRequest(group_id=config.wire_group_id, member_id=member_id)
         identity = MemberIdentity(
-            member_id=member_id, group_instance_id=settings.group_instance_id, reason=reason
+            member_id=member_id, group_instance_id=config.group_instance_id, reason=reason
         )
-        return LeaveGroupRequest(group_id=settings.group_id, members=[identity])
+        return LeaveGroupRequest(group_id=config.wire_group_id, members=[identity])
 
     return VersionedRequest(ApiKey.LEAVE_GROUP, build)
 

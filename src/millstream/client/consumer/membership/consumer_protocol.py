@@ -2,7 +2,7 @@
 
 A state machine that `Membership` drives. The coordinator assigns; the member takes one step at a
 time towards what it is told: it gives up what it shall not have, its listener runs, it takes what
-is new, and says what it has. In steady state the heartbeat is a standing order. It names what the
+is new, and says what it has. In steady state the heartbeat is a periodic request. It names what the
 member owns, so that the coordinator takes it for a lost answer, and not for a stranger, when the
 epoch went on while this process could not hear.
 """
@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Final
 
 from millstream.client.consumer.membership.consumer_messages import (
     full_heartbeat,
-    goodbye,
+    leave_heartbeat,
     steady_heartbeat,
 )
 from millstream.client.consumer.membership.events import Lost, Revoked
-from millstream.client.consumer.membership.heartbeat import HeartbeatOrder
+from millstream.client.consumer.membership.heartbeat import PeriodicHeartbeat
 from millstream.client.consumer.membership.reconciliation import Reconciliation, TopicIdPartition
 from millstream.client.groups import ConsumerGroupMetadata
 from millstream.errors import (
@@ -44,10 +44,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
 
+    from millstream.client.consumer.config import ConsumerConfig
     from millstream.client.consumer.membership.group_view import GroupView
     from millstream.client.consumer.membership.handover import Handover
     from millstream.client.consumer.membership.machine import Link, MemberHost
-    from millstream.client.consumer.membership.settings import MembershipSettings
     from millstream.client.consumer.membership.subscription import Subscription
     from millstream.client.snapshot import MetadataSnapshot
     from millstream.protocol.message import Message
@@ -69,7 +69,7 @@ class State(Enum):
 
     ACTIVE = "active"
     """It is in the group, or on its way into it (then its epoch is 0)."""
-    DESERTED = "deserted"
+    TIMED_OUT = "poll timed out"
     """It left because the user did not poll; it comes back when he does."""
     GONE = "gone"
 
@@ -79,28 +79,28 @@ class ConsumerMember:
 
     def __init__(
         self,
-        settings: MembershipSettings,
+        config: ConsumerConfig,
         link: Link,
         handover: Handover,
         view: GroupView,
         host: MemberHost,
         random: Random,
     ) -> None:
-        self._settings = settings
+        self._config = config
         self._link = link
         self._handover = handover
         self._view = view
         self._host = host
         self._random = random
-        self._backoff = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms)
-        self._heartbeats = HeartbeatOrder(link, host.heartbeats_until_ms, self._on_heartbeat)
-        self._parts = Reconciliation(handover, view, settings.enable_auto_commit, self._has_changed)
+        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._heartbeats = PeriodicHeartbeat(link, host.heartbeats_until_ms, self._on_heartbeat)
+        self._parts = Reconciliation(handover, view, config.enable_auto_commit, self._has_changed)
         self._state = State.GONE
         self._subscription: Subscription | None = None
         self._topics: frozenset[str] | None = None
         self._member_id = ""
         self._epoch = JOINING_EPOCH
-        self._interval_ms = settings.heartbeat_interval_ms
+        self._interval_ms = config.heartbeat_interval_ms
         self._has_news = False
         self._is_asking = False
         self._attempt = 0
@@ -175,22 +175,22 @@ class ConsumerMember:
 
         left = self.owned - self._handover.being_revoked
         if left:
-            self._handover.give(Revoked(left, self._settings.enable_auto_commit), go)
+            self._handover.give(Revoked(left, self._config.enable_auto_commit), go)
         else:
             go(now_ms)
 
-    def desert(self, reason: MillstreamError, now_ms: int) -> None:
+    def leave_on_poll_timeout(self, reason: MillstreamError, now_ms: int) -> None:
         """Go at once, since the user does not poll; what we own is lost."""
         if self._state is not State.ACTIVE:
             return
         self._end_attempt()
-        self._state = State.DESERTED
+        self._state = State.TIMED_OUT
         self._lose(reason)
         self._depart(now_ms, lambda: None, keeps_slot=True)
 
     def return_to_group(self, now_ms: int) -> None:
-        """The user polls again after a desertion."""
-        if self._state is State.DESERTED:
+        """The user polls again after a poll timeout."""
+        if self._state is State.TIMED_OUT:
             self._enter()
 
     def refused(self, code: int, now_ms: int) -> None:
@@ -247,7 +247,7 @@ class ConsumerMember:
         takes_back = regex is None and self._has_said_regex
         self._has_said_regex = regex is not None
         return full_heartbeat(
-            self._settings,
+            self._config,
             self._member_id,
             self._epoch,
             frozenset() if regex is not None else self._topics or frozenset(),
@@ -257,7 +257,7 @@ class ConsumerMember:
 
     def _steady_request(self) -> Message:
         owned = self._parts.owned_by_id()
-        return steady_heartbeat(self._settings, self._member_id, self._epoch, owned)
+        return steady_heartbeat(self._config, self._member_id, self._epoch, owned)
 
     def _on_answer(self, attempt: int, answer: Message | MillstreamError, now_ms: int) -> None:
         if attempt == self._attempt:
@@ -333,10 +333,10 @@ class ConsumerMember:
             _logger.warning(
                 "group %s: instance id %r still belongs to a member that has not left; waiting "
                 "for its session to end",
-                self._settings.group_id,
-                self._settings.group_instance_id,
+                self._config.wire_group_id,
+                self._config.group_instance_id,
             )
-        return now_ms - self._unreleased_since_ms < self._settings.default_api_timeout_ms
+        return now_ms - self._unreleased_since_ms < self._config.default_api_timeout_ms
 
     def _try_again_later(self, now_ms: int) -> None:
         self._has_news = True
@@ -345,7 +345,7 @@ class ConsumerMember:
 
     def _put_out(self, error: ApiError) -> None:
         """The group went on without us: what we had is lost, and we join anew."""
-        _logger.info("group %s: put out (%s); joining again", self._settings.group_id, error)
+        _logger.info("group %s: put out (%s); joining again", self._config.wire_group_id, error)
         self._end_attempt()
         self._lose(error)
         self._enter()
@@ -381,8 +381,8 @@ class ConsumerMember:
         self._epoch = JOINING_EPOCH
         self._tell_identity()
         if was_in:
-            request = goodbye(self._settings, self._member_id, keeps_slot=keeps_slot)
-            self._link.say_goodbye(request, now_ms, on_done)
+            request = leave_heartbeat(self._config, self._member_id, keeps_slot=keeps_slot)
+            self._link.send_leave(request, now_ms, on_done)
         else:
             on_done()
 
@@ -390,9 +390,9 @@ class ConsumerMember:
         is_in = self._epoch > JOINING_EPOCH
         self._host.identity_changed(
             ConsumerGroupMetadata(
-                self._settings.group_id,
+                self._config.wire_group_id,
                 self._epoch if is_in else NO_EPOCH,
                 self._member_id if is_in else "",
-                self._settings.group_instance_id,
+                self._config.group_instance_id,
             )
         )

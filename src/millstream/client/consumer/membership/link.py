@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 MEMBERSHIP_NODE_ID: Final = 1 << 30
 """What the network calls the far end of this connection; no broker has such an id."""
 
-GOODBYE_MS: Final = 3_000
+LEAVE_TIMEOUT_MS: Final = 3_000
 """For how long a member tries to tell that it leaves."""
 _GROUP: Final = 0
 _KEYS_SINCE: Final = 4
 
 
-class _Goodbye:
+class _Leave:
     """A member's last request."""
 
     def __init__(
@@ -78,7 +78,7 @@ class CoordinatorLink:
         self._is_asking = False
         self._failures = 0
         self._retry_ms = 0
-        self._goodbyes: list[_Goodbye] = []
+        self._leaves: list[_Leave] = []
 
     def is_ready(self, now_ms: int) -> bool:
         """Whether the coordinator can be asked now; finds it and connects if it cannot."""
@@ -127,51 +127,51 @@ class CoordinatorLink:
     def repeat(
         self, request: Message, first_ms: int, every_ms: int, until_ms: int, on_response: OnDone
     ) -> int:
-        """A standing order; see `NetworkClient.repeat`."""
+        """Send a request again and again; see `NetworkClient.repeat`."""
         return self._network.repeat(
             MEMBERSHIP_NODE_ID, request, first_ms, every_ms, until_ms, on_response
         )
 
-    def cancel(self, order_id: int) -> None:
-        """End a standing order."""
-        self._network.cancel(order_id)
+    def cancel(self, request_id: int) -> None:
+        """End such a repetition."""
+        self._network.cancel(request_id)
 
-    def say_goodbye(self, request: RequestSource, now_ms: int, on_done: Callable[[], None]) -> None:
+    def send_leave(self, request: RequestSource, now_ms: int, on_done: Callable[[], None]) -> None:
         """Tell the coordinator that we leave, for some seconds if need be.
 
         Nobody gets our partitions before it knows, or before the session is over.
         """
-        self._goodbyes.append(_Goodbye(request, now_ms + GOODBYE_MS, on_done))
+        self._leaves.append(_Leave(request, now_ms + LEAVE_TIMEOUT_MS, on_done))
         self.poll(now_ms)
 
     def poll(self, now_ms: int) -> int | None:
-        """Go on with goodbyes; when to be called again at the latest."""
-        for goodbye in [each for each in self._goodbyes if not each.is_under_way]:
-            if now_ms >= goodbye.deadline_ms:
-                self._end(goodbye)
+        """Go on with LeaveGroup requests; when to be called again at the latest."""
+        for leave in [each for each in self._leaves if not each.is_under_way]:
+            if now_ms >= leave.deadline_ms:
+                self._end(leave)
             elif self.is_ready(now_ms):
-                goodbye.is_under_way = True
-                self._say(goodbye, now_ms)
-        times = [each.deadline_ms for each in self._goodbyes if not each.is_under_way]
+                leave.is_under_way = True
+                self._send_leave(leave, now_ms)
+        times = [each.deadline_ms for each in self._leaves if not each.is_under_way]
         if not times:
             return None
         due_ms = self.due_ms(now_ms)
         return min(times) if due_ms is None else min(*times, due_ms)
 
-    def _say(self, goodbye: _Goodbye, now_ms: int) -> None:
+    def _send_leave(self, leave: _Leave, now_ms: int) -> None:
         def on_done(answer: Message | MillstreamError, then_ms: int) -> None:
-            goodbye.is_under_way = False
+            leave.is_under_way = False
             code = getattr(answer, "error_code", NO_ERROR)
             if isinstance(answer, BrokerUnreachable) or class_for_code(code).retriable:
                 self.lost(then_ms)
             else:
-                self._end(goodbye)
+                self._end(leave)
 
-        self.send(goodbye.request, now_ms, on_done, GOODBYE_MS)
+        self.send(leave.request, now_ms, on_done, LEAVE_TIMEOUT_MS)
 
-    def _end(self, goodbye: _Goodbye) -> None:
-        self._goodbyes.remove(goodbye)
-        goodbye.on_done()
+    def _end(self, leave: _Leave) -> None:
+        self._leaves.remove(leave)
+        leave.on_done()
 
     def _ask(self, now_ms: int) -> None:
         self._is_asking = True

@@ -42,23 +42,23 @@ class Link(Protocol):
     ) -> None:
         """One request, one answer."""
 
-    def say_goodbye(self, request: RequestSource, now_ms: int, on_done: Callable[[], None]) -> None:
+    def send_leave(self, request: RequestSource, now_ms: int, on_done: Callable[[], None]) -> None:
         """Tell the coordinator that we leave, for some seconds if need be."""
 
     def repeat(
         self, request: Message, first_ms: int, every_ms: int, until_ms: int, on_response: OnDone
     ) -> int:
-        """A standing order; raises BrokerUnreachable unless connected."""
+        """Send a request again and again; raises BrokerUnreachable unless connected."""
 
-    def cancel(self, order_id: int) -> None:
-        """End a standing order."""
+    def cancel(self, request_id: int) -> None:
+        """End such a repetition."""
 
 
 class MemberHost(Protocol):
     """What a machine tells the membership that it is part of."""
 
     def heartbeats_until_ms(self, now_ms: int) -> int:
-        """Until when the group may believe that the user is there, unless he polls again."""
+        """Until when the group may believe that the user is there, unless it polls again."""
 
     def identity_changed(self, identity: ConsumerGroupMetadata) -> None:
         """Who we are to the group from now on."""
@@ -88,13 +88,13 @@ class GroupMachine(Protocol):
         """Have the group rebalance."""
 
     def leave(self, now_ms: int, on_done: Callable[[], None], *, keeps_slot: bool) -> None:
-        """Give everything back and go; a static member whose slot is kept may come back."""
+        """Revoke everything and go; a static member whose slot is kept may come back."""
 
-    def desert(self, reason: MillstreamError, now_ms: int) -> None:
+    def leave_on_poll_timeout(self, reason: MillstreamError, now_ms: int) -> None:
         """Go at once, since the user does not poll; what we own is lost."""
 
     def return_to_group(self, now_ms: int) -> None:
-        """The user polls again after a desertion: join as a new member."""
+        """The user polls again after a poll timeout: join as a new member."""
 
     def refused(self, code: int, now_ms: int) -> None:
         """A commit or a fetch of offsets was refused with this code."""

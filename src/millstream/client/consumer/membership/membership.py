@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from random import Random
 
+    from millstream.client.consumer.config import ConsumerConfig
     from millstream.client.consumer.membership.commits import OnCommitted
     from millstream.client.consumer.membership.events import RebalanceEvent
     from millstream.client.consumer.membership.machine import GroupMachine
     from millstream.client.consumer.membership.offset_fetches import OnFetched
     from millstream.client.consumer.membership.port import AssignmentOwner
-    from millstream.client.consumer.membership.settings import MembershipSettings
     from millstream.client.consumer.membership.subscription import Subscription
     from millstream.client.groups import OffsetAndMetadata
     from millstream.client.runtime import ClientRuntime
@@ -57,32 +57,32 @@ class Membership:
 
     def __init__(
         self,
-        settings: MembershipSettings,
+        config: ConsumerConfig,
         runtime: ClientRuntime,
         owner: AssignmentOwner,
         random: Random,
     ) -> None:
-        self._settings = settings
+        self._config = config
         self._owner = owner
         self._random = random
         self._handover = Handover(owner)
         self._view = GroupView(
-            runtime.metadata, exclude_internal_topics=settings.exclude_internal_topics
+            runtime.metadata, exclude_internal_topics=config.exclude_internal_topics
         )
         self._link = CoordinatorLink(
             runtime,
-            settings.group_id,
-            Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms),
-            settings.request_timeout_ms,
+            config.wire_group_id,
+            Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms),
+            config.request_timeout_ms,
             random,
             self.failed,
         )
         self._identity = self._nobody()
         self._commits = OffsetCommits(
-            runtime.router, self._view, settings.group_id, self.group_metadata, self._on_refused
+            runtime.router, self._view, config.wire_group_id, self.group_metadata, self._on_refused
         )
         self._fetches = OffsetFetches(
-            runtime.router, self._view, settings.group_id, self.group_metadata
+            runtime.router, self._view, config.wire_group_id, self.group_metadata
         )
         self._machine: GroupMachine | None = None
         self._subscription: Subscription | None = None
@@ -186,7 +186,7 @@ class Membership:
             on_done(refusal)
             return
         if deadline_ms is None:
-            deadline_ms = now_ms + self._settings.default_api_timeout_ms
+            deadline_ms = now_ms + self._config.default_api_timeout_ms
         self._commits.commit(offsets, now_ms, on_done, deadline_ms)
 
     def committed(
@@ -199,7 +199,7 @@ class Membership:
     ) -> None:
         """Ask how far the group has read; None for partitions without a committed offset."""
         if deadline_ms is None:
-            deadline_ms = now_ms + self._settings.default_api_timeout_ms
+            deadline_ms = now_ms + self._config.default_api_timeout_ms
         self._fetches.fetch(frozenset(partitions), now_ms, on_done, deadline_ms)
 
     def group_metadata(self) -> ConsumerGroupMetadata:
@@ -221,8 +221,8 @@ class Membership:
 
     def _choose_protocol(self, now_ms: int) -> int | None:
         assert self._subscription is not None
-        choice = self._settings.group_protocol
-        if choice == "auto" and self._settings.has_own_assignors:
+        choice = self._config.group_protocol
+        if choice == "auto" and self._config.has_own_assignors:
             choice = "classic"
         if choice == "auto":
             if not self._link.is_ready(now_ms):
@@ -235,7 +235,7 @@ class Membership:
     def _use(self, kind: type[ConsumerMember | ClassicMember], now_ms: int) -> None:
         assert self._subscription is not None
         self._machine = kind(
-            self._settings, self._link, self._handover, self._view, self, self._random
+            self._config, self._link, self._handover, self._view, self, self._random
         )
         self._machine.subscribe(self._subscription, now_ms)
 
@@ -244,18 +244,18 @@ class Membership:
         assert self._machine is not None
         if self._is_in_poll or not self._machine.is_member or self._last_poll_ms is None:
             return None
-        deadline_ms = self._last_poll_ms + self._settings.max_poll_interval_ms
+        deadline_ms = self._last_poll_ms + self._config.max_poll_interval_ms
         if now_ms < deadline_ms:
             return deadline_ms
-        seconds = self._settings.max_poll_interval_ms / 1000
+        seconds = self._config.max_poll_interval_ms / 1000
         error = PollIntervalExceeded(
             f"poll() was not called for {seconds:g} s, so this consumer has left group "
-            f"{self._settings.group_id!r}: take fewer records with each poll (max_poll_records), "
-            "handle them faster, or raise max_poll_interval"
+            f"{self._config.wire_group_id!r}: take fewer records with each poll "
+            "(max_poll_records), handle them faster, or raise max_poll_interval"
         )
         _logger.warning("%s", error)
         self._has_deserted = True
-        self._machine.desert(error, now_ms)
+        self._machine.leave_on_poll_timeout(error, now_ms)
         return None
 
     # What the machine tells; a `MemberHost`.
@@ -263,7 +263,7 @@ class Membership:
     def heartbeats_until_ms(self, now_ms: int) -> int:
         """Until when the group may believe that the user is there, unless he polls again."""
         since_ms = now_ms if self._is_in_poll or self._last_poll_ms is None else self._last_poll_ms
-        return since_ms + self._settings.max_poll_interval_ms
+        return since_ms + self._config.max_poll_interval_ms
 
     def identity_changed(self, identity: ConsumerGroupMetadata) -> None:
         """Who we are to the group from now on."""
@@ -273,9 +273,9 @@ class Membership:
         """The membership is over, unless another protocol helps."""
         is_consumer = isinstance(self._machine, ConsumerMember)
         self._machine = None
-        may_change = self._settings.group_protocol == "auto" and self._subscription is not None
+        may_change = self._config.group_protocol == "auto" and self._subscription is not None
         if is_consumer and may_change and isinstance(error, _NOT_THIS_PROTOCOL):
-            _logger.info("group %s: using the classic protocol", self._settings.group_id)
+            _logger.info("group %s: using the classic protocol", self._config.wire_group_id)
             assert self._last_poll_ms is not None
             self._use(ClassicMember, self._last_poll_ms)
             return
@@ -288,7 +288,7 @@ class Membership:
 
     def _nobody(self) -> ConsumerGroupMetadata:
         return ConsumerGroupMetadata(
-            self._settings.group_id, group_instance_id=self._settings.group_instance_id
+            self._config.wire_group_id, group_instance_id=self._config.group_instance_id
         )
 
     def _on_refused(self, code: int, now_ms: int) -> None:
@@ -313,16 +313,16 @@ class Membership:
         )
 
     def _is_commit_due(self, now_ms: int) -> bool:
-        if not self._settings.enable_auto_commit:
+        if not self._config.enable_auto_commit:
             return False
         if self._next_commit_ms is None:
-            self._next_commit_ms = now_ms + self._settings.auto_commit_interval_ms
+            self._next_commit_ms = now_ms + self._config.auto_commit_interval_ms
         return now_ms >= self._next_commit_ms and not self._is_auto_committing
 
     def _auto_commit(
         self, consumed: Mapping[TopicPartition, OffsetAndMetadata], now_ms: int
     ) -> None:
-        self._next_commit_ms = now_ms + self._settings.auto_commit_interval_ms
+        self._next_commit_ms = now_ms + self._config.auto_commit_interval_ms
         owned = None if self._machine is None else self._machine.owned
         news = {
             each: offset
@@ -338,7 +338,7 @@ class Membership:
                 self._auto_committed.update(news)
                 self.on_auto_committed(news)
             else:
-                _logger.warning("group %s: auto-commit: %s", self._settings.group_id, error)
+                _logger.warning("group %s: auto-commit: %s", self._config.wire_group_id, error)
 
         self._is_auto_committing = True
         self.commit(news, now_ms, on_done)

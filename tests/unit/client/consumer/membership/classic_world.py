@@ -94,5 +94,5 @@ def joined(world: World, owned: str = "t-0 t-1", **changes: object) -> ClassicMe
 
 
 def beat(world: World, code: int = 0) -> None:
-    """The answer to a heartbeat of the standing order."""
+    """The answer to a heartbeat of the periodic request."""
     world.link.order.on_response(HeartbeatResponse(error_code=code), 5_000)

@@ -72,5 +72,5 @@ def joined(world: World, assigned: str = "t-0 t-1", **changes: object) -> Consum
 
 
 def beat(world: World, epoch: int, assigned: str | None = None, code: int = 0) -> None:
-    """The answer to a heartbeat of the standing order."""
+    """The answer to a heartbeat of the periodic request."""
     world.link.order.on_response(response(epoch, assigned, code), 5_000)

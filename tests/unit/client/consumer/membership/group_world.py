@@ -6,11 +6,11 @@ The test answers each request itself, so a story reads as what was said and what
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from millstream.client.consumer.config import ConsumerConfig
 from millstream.client.consumer.membership.group_view import GroupView
 from millstream.client.consumer.membership.handover import Handover
-from millstream.client.consumer.membership.settings import MembershipSettings
 from millstream.client.consumer.membership.subscription import Subscription
 from millstream.client.groups import ConsumerGroupMetadata
 from millstream.client.snapshot import Broker, MetadataSnapshot, Partition, Topic
@@ -32,8 +32,8 @@ M = TypeVar("M", bound="Message")
 GROUP = "g"
 
 
-def settings(**changes: object) -> MembershipSettings:
-    return MembershipSettings(group_id=GROUP, **changes)  # type: ignore[arg-type]  # by each test
+def settings(**changes: Any) -> ConsumerConfig:
+    return ConsumerConfig(bootstrap_servers=("broker:9092",), group_id=GROUP, **changes)
 
 
 def partitions(text: str) -> frozenset[TopicPartition]:
@@ -103,7 +103,7 @@ class FakeLink:
     ) -> None:
         self.sent.append(Sent(request, on_done, timeout_ms))
 
-    def say_goodbye(self, request: RequestSource, now_ms: int, on_done: Callable[[], None]) -> None:
+    def send_leave(self, request: RequestSource, now_ms: int, on_done: Callable[[], None]) -> None:
         self.send(request, now_ms, lambda answer, then_ms: on_done())
 
     def repeat(
@@ -116,8 +116,8 @@ class FakeLink:
         self.orders[self._next_order] = order
         return self._next_order
 
-    def cancel(self, order_id: int) -> None:
-        self.orders.pop(order_id, None)
+    def cancel(self, request_id: int) -> None:
+        self.orders.pop(request_id, None)
 
     # For tests.
 
@@ -137,7 +137,7 @@ class FakeLink:
         sent.on_done(response, now_ms)
 
     def hang_up(self, now_ms: int) -> None:
-        """The connection breaks, and the standing order ends with it."""
+        """The connection breaks, and the periodic request ends with it."""
         order = self.order
         self.orders.clear()
         order.on_response(BrokerUnreachable("gone"), now_ms)

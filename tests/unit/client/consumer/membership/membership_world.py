@@ -82,8 +82,8 @@ class FakeNetwork:
     ) -> int:
         return self.link.repeat(request, first_ms, every_ms, until_ms, on_response)
 
-    def cancel(self, order_id: int) -> None:
-        self.link.cancel(order_id)
+    def cancel(self, request_id: int) -> None:
+        self.link.cancel(request_id)
 
 
 class FakeRuntime:

@@ -159,7 +159,7 @@ class _BrokenAssignor:
 
 def test_an_assignor_that_raises_ends_the_membership_with_its_error() -> None:
     world = World(t=1)
-    consumer = member(world, assignors=(_BrokenAssignor(),))
+    consumer = member(world, partition_assignment_strategy=(_BrokenAssignor(),))
     consumer.subscribe(to("t"), 0)
     consumer.poll(0)
 
@@ -201,7 +201,7 @@ def test_a_pattern_joins_when_it_is_known_which_topics_match_and_again_when_othe
 
 def test_the_leader_has_the_group_rebalance_when_a_topic_grows() -> None:
     world = World(t=1)
-    consumer = member(world, assignors=STICKY)
+    consumer = member(world, partition_assignment_strategy=STICKY)
     consumer.subscribe(to("t"), 0)
     consumer.poll(0)
     let_lead(world, name="cooperative-sticky")

@@ -55,7 +55,7 @@ def test_with_eager_assignors_everything_is_given_back_before_joining_again() ->
 
 def test_with_cooperative_assignors_only_what_moves_is_given_up_and_then_joined_again() -> None:
     world = World(t=3)
-    consumer = joined(world, assignors=STICKY)
+    consumer = joined(world, partition_assignment_strategy=STICKY)
 
     beat(world, RebalanceInProgress.code)
     consumer.poll(1)
@@ -76,7 +76,7 @@ def test_with_cooperative_assignors_only_what_moves_is_given_up_and_then_joined_
 
 def test_cooperative_members_give_back_topics_that_they_no_longer_want() -> None:
     world = World(t=1, u=1)
-    consumer = member(world, assignors=STICKY)
+    consumer = member(world, partition_assignment_strategy=STICKY)
     consumer.subscribe(to("t", "u"), 0)
     consumer.poll(0)
     let_in(world, name="cooperative-sticky")
@@ -104,7 +104,7 @@ def test_without_auto_commit_nothing_is_committed_before_partitions_are_revoked(
 
 def test_a_rebalance_that_changes_nothing_is_told_all_the_same() -> None:
     world = World(t=2)
-    consumer = joined(world, assignors=STICKY)
+    consumer = joined(world, partition_assignment_strategy=STICKY)
     consumer.rejoin("test", 1)
     consumer.poll(1)
 

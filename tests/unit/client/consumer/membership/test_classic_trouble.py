@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from millstream.client.consumer.membership.assignors import ASSIGNORS
-from millstream.client.consumer.membership.classic_state import State
+from millstream.client.consumer.membership.classic import State
 from millstream.client.consumer.membership.events import Lost, Revoked
 from millstream.client.groups import ConsumerGroupMetadata
 from millstream.errors import (
@@ -70,7 +69,7 @@ def test_a_member_that_was_put_out_loses_its_partitions_and_joins_anew(
 
 def test_what_is_being_revoked_is_not_lost_a_second_time() -> None:
     world = World(t=2)
-    consumer = joined(world, "t-0 t-1", assignors=STICKY)
+    consumer = joined(world, "t-0 t-1", partition_assignment_strategy=STICKY)
     consumer.rejoin("test", 1)
     consumer.poll(1)
     let_in(world, 2, name="cooperative-sticky")
@@ -257,7 +256,7 @@ def test_a_member_whose_user_does_not_poll_goes_and_comes_back_as_a_new_one() ->
     consumer = joined(world)
     reason = PollIntervalExceeded("too slow")
 
-    consumer.desert(reason, 1)
+    consumer.leave_on_poll_timeout(reason, 1)
 
     assert world.link.request(LeaveGroupRequest).members[0].member_id == "m"
     world.link.answer(LeaveGroupResponse())
@@ -284,5 +283,5 @@ def test_an_answer_that_comes_after_the_member_left_changes_nothing() -> None:
 
 def test_range_and_cooperative_sticky_together_are_eager() -> None:
     assert not settings().is_cooperative
-    assert settings(assignors=STICKY).is_cooperative
-    assert not settings(assignors=(ASSIGNORS["range"],)).is_cooperative
+    assert settings(partition_assignment_strategy=STICKY).is_cooperative
+    assert not settings(partition_assignment_strategy=["range"]).is_cooperative

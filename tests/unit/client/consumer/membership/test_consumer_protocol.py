@@ -30,7 +30,7 @@ from tests.unit.client.consumer.membership.group_world import (
 
 def test_a_member_joins_with_an_id_of_its_own_and_says_everything() -> None:
     world = World(t=2)
-    consumer = member(world, client_rack="east", remote_assignor="uniform")
+    consumer = member(world, client_rack="east", group_remote_assignor="uniform")
     consumer.subscribe(to("t"), 0)
 
     consumer.poll(0)

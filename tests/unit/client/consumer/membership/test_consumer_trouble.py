@@ -224,7 +224,7 @@ def test_a_member_whose_user_does_not_poll_goes_and_comes_back() -> None:
     consumer = joined(world)
     reason = PollIntervalExceeded("too slow")
 
-    consumer.desert(reason, 1)
+    consumer.leave_on_poll_timeout(reason, 1)
     assert asked(world).member_epoch == -1
     world.link.answer(response(-1))
     assert world.acknowledge() == Lost(partitions("t-0 t-1"), reason)

@@ -64,7 +64,7 @@ def test_a_coordinator_without_the_consumer_protocol_gets_a_classic_member() -> 
 
 
 def test_who_names_assignors_gets_them() -> None:
-    story = Story(assignors=resolve(["sticky"]))
+    story = Story(partition_assignment_strategy=resolve(["sticky"]))
     story.subscribe()
     story.membership.poll(0)
     story.find_coordinator()

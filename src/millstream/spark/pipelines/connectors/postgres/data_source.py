@@ -93,7 +93,7 @@ class ReadSettings:
 
 
 class PostgresDataSource(DataSource):
-    """The face that Spark knows by the name in `NAME`."""
+    """The data source that Spark knows by the name in `NAME`."""
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _POLL_SECONDS_MAX: Final = 1.0
 
 
-class RetryingFace:
+class RetryingApi:
     """Settings and core of a retrying consumer."""
 
     def __init__(

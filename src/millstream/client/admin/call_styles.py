@@ -1,9 +1,9 @@
-"""One definition, two faces: operations made blocking or awaitable, signatures kept.
+"""Makes the operations of an admin client blocking or awaitable, with their signatures kept.
 
-    class Admin(BlockingFace):
+    class Admin(BlockingApi):
         create_topics = blocking(AdminOperations.create_topics)
 
-Type checkers see the parameters and the result of the operation itself. The faces add how a
+Type checkers see the parameters and the result of the operation itself. Both styles add how a
 client is made, closed and waited for, and nothing else.
 """
 
@@ -34,7 +34,7 @@ _numbers = itertools.count(1)
 
 
 class _Face:
-    """What both faces have: operations, and the thread that performs them."""
+    """What both admin clients have: operations, and the thread that performs them."""
 
     def __init__(self, bootstrap: str | Iterable[str], **settings: Unpack[AdminSettings]) -> None:
         """Connects to nobody yet; the first call does. `bootstrap` is "host:port,…" or a list."""
@@ -66,7 +66,7 @@ class _Face:
             raise
 
 
-class BlockingFace(_Face):
+class BlockingApi(_Face):
     """How a blocking client is closed."""
 
     def close(self, timeout: float | None = None) -> None:
@@ -85,7 +85,7 @@ class BlockingFace(_Face):
         self.close()
 
 
-class AwaitingFace(_Face):
+class AwaitingApi(_Face):
     """How a client of an event loop is closed."""
 
     async def close(self) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from millstream.client.share_consumer.share_record import ShareRecord
 
 
-class ShareConsumerFace(ABC):
+class ShareConsumerApi(ABC):
     """The part of a share consumer that never waits."""
 
     _session: ShareSession
@@ -35,8 +35,8 @@ class ShareConsumerFace(ABC):
         self._start(settings_from_kwargs(ShareConsumerConfig, given), topics)
 
     def _start(self, config: ShareConsumerConfig, topics: Sequence[str]) -> None:
-        # The addresses and the environment are checked here, before a thread is started.
-        _ = config.bootstrap, config.isolation
+        # The addresses and the namespace are checked here, before a thread is started.
+        _ = config.bootstrap, config.names
         if not config.group_id:
             raise InvalidArgument("group_id: a share consumer needs the name of its group")
         self._session = ShareSession(config)

@@ -1,4 +1,4 @@
-"""Environments on one cluster do not mix, and records that fail are tried again."""
+"""Namespaces on one cluster do not mix, and records that fail are tried again."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ IDLE_SECONDS = 3.0
 """Longer than Apache Kafka takes from the end of a transaction to its readers."""
 
 
-def test_an_environment_sees_its_own_topics_groups_and_transactions(cluster: Cluster) -> None:
-    environment, topic = cluster.new_name("env"), cluster.new_name("orders")
+def test_a_namespace_sees_its_own_topics_groups_and_transactions(cluster: Cluster) -> None:
+    namespace, topic = cluster.new_name("env"), cluster.new_name("orders")
     group = cluster.new_name("billing")
-    own: Any = {"environment": environment}
+    own: Any = {"namespace": namespace}
     cluster.topic(name=topic)
     cluster.write(topic, [b"production"])
 
@@ -56,8 +56,8 @@ def test_an_environment_sees_its_own_topics_groups_and_transactions(cluster: Clu
             assert values(records) == [b"staging"]
         assert [each.name for each in admin.list_topics()] == [topic]
         assert [each.group_id for each in admin.list_groups()] == [group]
-        assert f"{environment}.{group}" in {each.group_id for each in everything.list_groups()}
-        assert {topic, f"{environment}.{topic}"} <= {each.name for each in everything.list_topics()}
+        assert f"{namespace}.{group}" in {each.group_id for each in everything.list_groups()}
+        assert {topic, f"{namespace}.{topic}"} <= {each.name for each in everything.list_topics()}
         table = read_topic(cluster.address, topic, isolation_level="read_committed", **own)
         assert table.to_arrow()["value"].to_pylist() == [b"staging"]
         with pytest.raises(UnknownTopicOrPartition):
@@ -81,9 +81,9 @@ def test_what_fails_is_tried_again_and_given_up_in_the_end(cluster: Cluster) -> 
     assert (counts.handled, counts.retried, counts.dead) == (3, 2, 1)
 
 
-def test_offsets_are_committed_with_the_records_of_an_environment(cluster: Cluster) -> None:
+def test_offsets_are_committed_with_the_records_of_a_namespace(cluster: Cluster) -> None:
     source, group = cluster.new_name("in"), cluster.new_name("g")
-    own: Any = {"environment": cluster.new_name("env")}
+    own: Any = {"namespace": cluster.new_name("env")}
     (partition,) = at(source)
     reads: Any = {"group_id": group, "auto_offset_reset": "earliest", "enable_auto_commit": False}
     with Admin(cluster.address, **own) as admin:
@@ -134,11 +134,11 @@ def run_asyncio(address: str, topic: str, handle: Callable[[Attempt], None], **m
 
 
 @pytest.mark.parametrize("run", [run_blocking, run_asyncio])
-def test_retries_of_an_environment_may_be_transactions(
+def test_retries_of_a_namespace_may_be_transactions(
     cluster: Cluster, run: Callable[..., Any]
 ) -> None:
     topic = cluster.new_name("jobs")
-    own: Any = {"environment": cluster.new_name("env")}
+    own: Any = {"namespace": cluster.new_name("env")}
     with Admin(cluster.address, **own) as admin:
         admin.create_topic(topic, partitions=1, replication_factor=1)
     cluster.write(topic, [b"a", b"b"], **own)

@@ -1,7 +1,7 @@
-"""One partition in the `FetchBuffer`: what was fetched of it and how far the application has read.
+"""`CompletedFetches`: what was fetched of one partition, and how far the application has read it.
 
-Only `FetchBuffer` touches lanes, under its lock. A lane's *run* is a number that grows with each
-seek: what was fetched for an older run is of no use any more.
+Only `FetchBuffer` touches it, under its lock. A *run* is a number that grows with each seek: what
+was fetched for an older run is of no use any more.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Failed(NamedTuple):
 Entry: TypeAlias = FetchedBatches | Placed | Failed
 
 
-class Lane:
+class CompletedFetches:
     """A partition's entries, in order, and the application's position before them."""
 
     __slots__ = (
@@ -64,7 +64,7 @@ class Lane:
         self.byte_count = 0
         self.is_paused = False
         self.is_queued = False
-        """Whether it stands in the buffer's queue of lanes that have something."""
+        """Whether it stands in the buffer's queue of partitions that have something."""
         self.end_offset: int | None = None
         """Where the log ends for this reader, as last heard."""
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from millstream.client.addresses import Address, parse_address, parse_bootstrap
-from millstream.client.isolation import Isolation
+from millstream.client.namespace import Namespace
 from millstream.errors import InvalidArgument
+from millstream.types import TopicPartition
 
 
-def test_an_environment_prefixes_names_and_hides_others() -> None:
-    staging = Isolation("staging")
+def test_a_namespace_prefixes_names_and_hides_others() -> None:
+    staging = Namespace("staging")
 
     assert staging.to_wire("orders") == "staging.orders"
     assert staging.from_wire("staging.orders") == "orders"
@@ -21,17 +22,31 @@ def test_an_environment_prefixes_names_and_hides_others() -> None:
     assert not staging.is_visible("orders")
 
 
-def test_without_an_environment_names_are_as_they_are() -> None:
-    plain = Isolation()
+def test_without_a_namespace_names_are_as_they_are() -> None:
+    plain = Namespace()
 
     assert plain.to_wire("orders") == plain.from_wire("orders") == "orders"
     assert plain.is_visible("staging.orders")
 
 
-@pytest.mark.parametrize("environment", ["", "a.b", "a b", "é", "x" * 101])
-def test_an_environment_must_be_a_name_without_dots(environment: str) -> None:
-    with pytest.raises(InvalidArgument, match="environment"):
-        Isolation(environment)
+def test_partitions_are_translated_as_their_topics_are() -> None:
+    plain, staging = Namespace(), Namespace("staging")
+    orders, wire = TopicPartition("orders", 0), TopicPartition("staging.orders", 0)
+
+    assert plain.partition_to_wire(orders) == orders
+    assert plain.partition_from_wire(orders) is orders
+    assert staging.partition_to_wire(orders) == wire
+    assert staging.partition_from_wire(wire) == orders
+    assert staging.partitions_to_wire([orders]) == [wire]
+    assert staging.keys_from_wire({wire: 1}) == {orders: 1}
+    assert staging.keys_to_wire({orders: 1}) == {wire: 1}
+    assert staging.shown("production.orders") == "production.orders"
+
+
+@pytest.mark.parametrize("namespace", ["", "a.b", "a b", "é", "x" * 101])
+def test_a_namespace_must_be_a_name_without_dots(namespace: str) -> None:
+    with pytest.raises(InvalidArgument, match="namespace"):
+        Namespace(namespace)
 
 
 def test_bootstrap_addresses_are_read_from_text_and_lists() -> None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from typing import Self
 
-    from millstream.client.consumer.session_commits import Offsets, OnCommit
+    from millstream.client.consumer.session import Offsets, OnCommit
     from millstream.client.groups import ConsumerGroupMetadata
     from millstream.records.kernel import ConsumerRecord
 
@@ -41,7 +41,7 @@ T = TypeVar("T")
 _TO_THE_ENDS: Final = "seek_to_beginning and seek_to_end go to the ends"
 
 
-class ConsumerFace(ABC):
+class ConsumerApi(ABC):
     """The part of a consumer that never waits."""
 
     _session: ConsumerSession
@@ -55,8 +55,8 @@ class ConsumerFace(ABC):
         self._start(settings_from_kwargs(ConsumerConfig, given), topics)
 
     def _start(self, config: ConsumerConfig, topics: Sequence[str]) -> None:
-        # The addresses and the environment are checked here, before a thread is started.
-        _ = config.bootstrap, config.isolation
+        # The addresses and the namespace are checked here, before a thread is started.
+        _ = config.bootstrap, config.names
         self._session = ConsumerSession(config)
         if topics:
             try:
@@ -96,7 +96,7 @@ class ConsumerFace(ABC):
         if not first:
             return
         for partition in first.keys() & self._session.assignment():
-            self._session.offsets.seek(partition, AtOffset(first[partition]))
+            self._session.seek(partition, AtOffset(first[partition]))
 
     # ---- what is read ----
 
@@ -120,16 +120,16 @@ class ConsumerFace(ABC):
     def _subscription_of(
         self, topics: str | Iterable[str], pattern: str | re.Pattern[str] | None
     ) -> Subscription:
-        isolation = self._session.config.isolation
+        namespace = self._session.config.names
         names = as_topics(topics)
         if (pattern is None) == (not names):
             raise InvalidArgument("subscribe to topics or to a pattern: give one of them")
         if pattern is None:
-            return Subscription(topics=frozenset(map(isolation.to_wire, names)))
+            return Subscription(topics=frozenset(map(namespace.to_wire, names)))
         if isinstance(pattern, str):
-            prefix = re.escape(isolation.prefix)
+            prefix = re.escape(namespace.prefix)
             return Subscription(regex=f"{prefix}(?:{pattern})" if prefix else pattern)
-        return Subscription(matches=_matcher(as_pattern(pattern), isolation.from_wire))
+        return Subscription(matches=_matcher(as_pattern(pattern), namespace.from_wire))
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions, without sharing them; replaces those before.
@@ -171,21 +171,21 @@ class ConsumerFace(ABC):
         start = AtOffset(as_number(offset, "offset", _TO_THE_ENDS), leader_epoch)
         with self._use():
             self._give_back()
-            self._session.offsets.seek(partition, start)
+            self._session.seek(partition, start)
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         """Read from the first record that is still there; all assigned partitions by default."""
         with self._use():
             self._give_back()
             for partition in self._or_all(partitions):
-                self._session.offsets.seek(partition, EARLIEST)
+                self._session.seek(partition, EARLIEST)
 
     def seek_to_end(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         """Read only what comes from now on; all assigned partitions by default."""
         with self._use():
             self._give_back()
             for partition in self._or_all(partitions):
-                self._session.offsets.seek(partition, LATEST)
+                self._session.seek(partition, LATEST)
 
     def seek_to_time(
         self, time: datetime | int, partitions: Iterable[TopicPartition] | None = None
@@ -198,7 +198,7 @@ class ConsumerFace(ABC):
         with self._use():
             self._give_back()
             for partition in self._or_all(partitions):
-                self._session.offsets.seek(partition, AtTime(timestamp))
+                self._session.seek(partition, AtTime(timestamp))
 
     def _or_all(self, partitions: Iterable[TopicPartition] | None) -> Collection[TopicPartition]:
         return sorted(self.assignment()) if partitions is None else as_partitions(partitions)
@@ -213,14 +213,13 @@ class ConsumerFace(ABC):
         `on_done(offsets, error)` is called in a later call of this consumer's.
         """
         with self._use():
-            self._session.commits.commit_async(offsets, on_done)
+            self._session.commit_async(offsets, on_done)
 
     def group_metadata(self) -> ConsumerGroupMetadata:
         """Who this consumer is in its group, for a producer's transaction."""
-        found = self._session.commits.membership().group_metadata()
-        # As the user named the group: the producer puts it into its own environment.
-        name = self._session.config.isolation.from_wire(found.group_id) or found.group_id
-        return replace(found, group_id=name)
+        found = self._session.membership().group_metadata()
+        # As the user named the group: the producer puts it into its own namespace.
+        return replace(found, group_id=self._session.config.names.shown(found.group_id))
 
     def enforce_rebalance(self) -> None:
         """Have a classic group rebalance, soon."""
