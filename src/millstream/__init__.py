@@ -16,6 +16,7 @@ _MODULES = {
     "AsyncProducer": "millstream.client.producer.async_producer",
     "AsyncRetryingConsumer": "millstream.client.retrying.async_consumer",
     "AsyncShareConsumer": "millstream.client.share_consumer.async_share_consumer",
+    "AsyncTopicReader": "millstream.client.consumer.read_topic",
     "Consumer": "millstream.client.consumer.consumer",
     "ConsumerGroupMetadata": "millstream.client.groups",
     "ConsumerInterceptor": "millstream.client.consumer.interceptors",
@@ -31,6 +32,8 @@ _MODULES = {
     "ShareConsumer": "millstream.client.share_consumer.share_consumer",
     "ShareRecord": "millstream.client.share_consumer.share_record",
     "TopicPartition": "millstream.types",
+    "TopicReader": "millstream.client.consumer.read_topic",
+    "async_read_topic": "millstream.client.consumer.read_topic",
     "read_topic": "millstream.client.consumer.read_topic",
 }
 """Where each public name lives; it is imported when it is first asked for."""

@@ -4,6 +4,9 @@ from millstream.client.consumer.async_consumer import AsyncConsumer as AsyncCons
 from millstream.client.consumer.consumer import Consumer as Consumer
 from millstream.client.consumer.interceptors import ConsumerInterceptor as ConsumerInterceptor
 from millstream.client.consumer.listeners import RebalanceListener as RebalanceListener
+from millstream.client.consumer.read_topic import AsyncTopicReader as AsyncTopicReader
+from millstream.client.consumer.read_topic import TopicReader as TopicReader
+from millstream.client.consumer.read_topic import async_read_topic as async_read_topic
 from millstream.client.consumer.read_topic import read_topic as read_topic
 from millstream.client.groups import ConsumerGroupMetadata as ConsumerGroupMetadata
 from millstream.client.groups import OffsetAndMetadata as OffsetAndMetadata

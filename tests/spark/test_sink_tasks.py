@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import millstream
+from millstream.client.producer.producer import Producer
 from millstream.errors import (
     FatalProducerError,
     InvalidArgument,
@@ -16,7 +17,7 @@ from millstream.errors import (
     SinkRefused,
 )
 from millstream.records.fingerprint import Fingerprint
-from millstream.spark import producers
+from millstream.spark import worker_clients
 from millstream.spark.exactly_once import ExactlyOnceTask
 from millstream.spark.markers import TaskIdentity, TaskReport
 from millstream.spark.routing import Routing
@@ -278,7 +279,7 @@ def test_at_least_once_rows_are_safe_when_a_task_ends(
     assert (report.partition, report.fingerprint.rows, report.family) == (3, 2, "")
     assert query.committed() == [b"a", b"b"]
     tasks.check(0, [writer.SinkMessage(report)])
-    producers.close_all()
+    worker_clients.close_all()
 
 
 def test_writers_check_schema_and_options_on_the_driver(query: Query) -> None:
@@ -299,29 +300,29 @@ def test_writers_check_schema_and_options_on_the_driver(query: Query) -> None:
 
 def test_producers_without_transactions_live_on_unless_they_failed(query: Query) -> None:
     settings = {"bootstrap.servers": query.broker.bootstrap_servers}
-    with producers.borrowed(settings) as first:
+    with worker_clients.borrowed(Producer, settings) as first:
         first.send(query.topic, b"a")
         first.flush()
-    with pytest.raises(ZeroDivisionError), producers.borrowed(settings) as second:
+    with pytest.raises(ZeroDivisionError), worker_clients.borrowed(Producer, settings) as second:
         raise ZeroDivisionError
-    with producers.borrowed(settings) as third:
+    with worker_clients.borrowed(Producer, settings) as third:
         pass
 
     assert (first is second, second is third) == (True, False)
-    producers.close_all()
+    worker_clients.close_all()
 
 
-def test_only_so_many_producers_are_kept(query: Query) -> None:
-    for number in range(producers.KEPT_MAX + 1):
+def test_only_so_many_clients_are_kept(query: Query) -> None:
+    for number in range(worker_clients.KEPT_MAX + 1):
         settings = {
             "bootstrap.servers": query.broker.bootstrap_servers,
             "client.id": str(number),
         }
-        with producers.borrowed(settings):
+        with worker_clients.borrowed(Producer, settings):
             pass
 
-    assert len(producers._kept) == producers.KEPT_MAX
-    producers.close_all()
+    assert len(worker_clients._kept) == worker_clients.KEPT_MAX
+    worker_clients.close_all()
 
 
 def test_a_topic_is_never_overwritten() -> None:

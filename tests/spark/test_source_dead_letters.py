@@ -17,7 +17,7 @@ import fastavro
 import pytest
 from google.protobuf import descriptor_pb2
 
-from millstream.spark.partition_reader import hang_up
+from millstream.spark.worker_clients import close_all
 from tests.spark.source_world import SourceWorld
 from tests.spark.test_sink_stream import forget_commit
 
@@ -39,7 +39,7 @@ PLACE = ("millstream.retry.topic", "millstream.retry.partition", "millstream.ret
 @pytest.fixture
 def world(millstream_broker: EmbeddedBroker) -> Iterator[SourceWorld]:
     yield SourceWorld(millstream_broker)
-    hang_up()
+    close_all()
 
 
 def avro() -> tuple[dict[str, str], bytes]:

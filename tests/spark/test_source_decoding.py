@@ -11,8 +11,7 @@ from pyspark.sql.types import LongType, StructType
 
 from millstream.clock import SystemClock
 from millstream.errors import InvalidArgument
-from millstream.spark.partition_reader import hang_up
-from millstream.spark.producers import close_all
+from millstream.spark.worker_clients import close_all
 from tests.spark.source_world import HOUR_AGO_MS, SourceWorld
 
 if TYPE_CHECKING:
@@ -29,7 +28,6 @@ JSON: dict[str, Any] = {"valueFormat": "json", "valueSchema": "id BIGINT"}
 @pytest.fixture
 def world(millstream_broker: EmbeddedBroker) -> Iterator[SourceWorld]:
     yield SourceWorld(millstream_broker)
-    hang_up()
     close_all()
 
 

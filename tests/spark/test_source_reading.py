@@ -14,8 +14,8 @@ from millstream import Admin, OffsetAndMetadata, Producer, TopicPartition
 from millstream.client.admin import ConfigResource
 from millstream.clock import SystemClock
 from millstream.errors import InvalidArgument, RecordsLost, UnknownTopicOrPartition
-from millstream.spark import partition_reader
-from millstream.spark.partition_reader import hang_up
+from millstream.spark import worker_clients
+from millstream.spark.worker_clients import close_all
 from millstream.testing.embedded import EmbeddedBroker
 from tests.spark.source_world import HOUR_AGO_MS, SourceWorld, partition_of, read_all
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.integration
 @pytest.fixture
 def world(millstream_broker: EmbeddedBroker) -> Iterator[SourceWorld]:
     yield SourceWorld(millstream_broker)
-    hang_up()
+    close_all()
 
 
 @pytest.fixture
@@ -296,7 +296,7 @@ def test_a_compacted_topic_is_read_with_its_gaps() -> None:
         assert (rows[0]["offset"], rows[-1]["offset"]) == (6, last)
         to_the_gap = json.dumps({"compacted": {"0": 4}})
         assert world.rows(subscribe="compacted", endingOffsets=to_the_gap) == []
-        hang_up()
+        close_all()
 
 
 def delete_before(world: SourceWorld, topic: str, offset: int) -> None:
@@ -337,33 +337,33 @@ def test_records_that_vanish_between_planning_and_reading_are_noticed(
     assert [row["value"] for row in read_all(lenient, partitions)] == [b"4", b"5"]
 
 
-def test_a_worker_keeps_its_consumer_for_the_next_task_but_not_after_a_failure(
+def test_a_worker_keeps_its_reader_for_the_next_task_but_not_after_a_failure(
     world: SourceWorld, millstream_topic: TopicFactory
 ) -> None:
     topic = millstream_topic("kept")
     world.produce(topic, b"a", b"b")
-    hang_up()
+    close_all()
     reader = world.batch(subscribe=topic, maxRecordsPerPartition="1")
 
     assert len(read_all(reader, reader.partitions())) == 2
-    ((_, first),) = partition_reader._kept
+    ((_, first),) = worker_clients._kept
     world.values(subscribe=topic)
-    assert [kept for _, kept in partition_reader._kept] == [first]
+    assert [kept for _, kept in worker_clients._kept] == [first]
 
-    first.thread.stop()
+    worker_clients.close(first)
     world.values(subscribe=topic)
-    ((_, second),) = partition_reader._kept
+    ((_, second),) = worker_clients._kept
     assert second is not first
 
     left_early = reader.read(reader.partitions()[0])
     next(left_early)
-    assert partition_reader._kept == []
+    assert worker_clients._kept == []
     left_early.close()  # type: ignore[attr-defined]  # A generator, as Spark knows too.
-    assert [kept for _, kept in partition_reader._kept] == [second]
+    assert [kept for _, kept in worker_clients._kept] == [second]
 
-    for number in range(6):
+    for number in range(worker_clients.KEPT_MAX + 2):
         world.values(subscribe=topic, kafka__client__id=f"c{number}")
-    assert len(partition_reader._kept) == 4
+    assert len(worker_clients._kept) == worker_clients.KEPT_MAX
 
 
 def test_a_task_that_hears_nothing_says_for_how_long(
@@ -377,4 +377,4 @@ def test_a_task_that_hears_nothing_says_for_how_long(
 
     with pytest.raises(TimeoutError, match=r"nothing arrived for 0.3 s, at offset 0"):
         read_all(reader, partitions)
-    assert partition_reader._kept == []
+    assert worker_clients._kept == []

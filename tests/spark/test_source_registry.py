@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, timestamp_pb2
 
-from millstream.spark.partition_reader import hang_up
+from millstream.spark.worker_clients import close_all
 from tests.confluent_serdes import confluent_modules, value_of
 from tests.schema_registry import running_registry
 from tests.spark.source_world import SourceWorld
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.integration
 @pytest.fixture
 def world(millstream_broker: EmbeddedBroker) -> Iterator[SourceWorld]:
     yield SourceWorld(millstream_broker)
-    hang_up()
+    close_all()
 
 
 def message_classes() -> tuple[Any, Any]:

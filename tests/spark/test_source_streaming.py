@@ -13,7 +13,7 @@ from millstream import Admin
 from millstream.errors import RecordsLost
 from millstream.spark.lookup import TopicOffsets
 from millstream.spark.options import SourceOptions
-from millstream.spark.partition_reader import hang_up
+from millstream.spark.worker_clients import close_all
 from tests.spark.source_world import SourceWorld, partition_of, read_all
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ ALL = ReadAllAvailable()
 @pytest.fixture
 def world(millstream_broker: EmbeddedBroker) -> Iterator[SourceWorld]:
     yield SourceWorld(millstream_broker)
-    hang_up()
+    close_all()
 
 
 class Query:

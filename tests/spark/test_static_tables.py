@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from millstream.spark.partition_reader import hang_up
 from millstream.spark.pipelines.connectors.postgres.source import PostgresSource
 from millstream.spark.pipelines.files import JsonSource
 from millstream.spark.pipelines.topics import TopicSource
+from millstream.spark.worker_clients import close_all
 from tests.spark.source_world import SourceWorld
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.integration
 @pytest.fixture
 def world(millstream_broker: EmbeddedBroker) -> Iterator[SourceWorld]:
     yield SourceWorld(millstream_broker)
-    hang_up()
+    close_all()
 
 
 def seen_by_batches(

@@ -10,6 +10,7 @@ from millstream import (
     AsyncAdmin,
     AsyncConsumer,
     AsyncProducer,
+    AsyncTopicReader,
     Consumer,
     ConsumerRecord,
     OffsetAndMetadata,
@@ -18,6 +19,8 @@ from millstream import (
     RetryingConsumer,
     ShareConsumer,
     TopicPartition,
+    TopicReader,
+    async_read_topic,
     read_topic,
 )
 from millstream.client.admin import ConfigResource, NewTopic
@@ -80,6 +83,15 @@ def tables(bootstrap: str) -> Any:
     if batch is not None:
         batch.to_pandas()
     return read_topic(bootstrap, "orders", start="earliest", end=NOON).to_polars()
+
+
+async def asynchronous_tables(bootstrap: str) -> int:
+    with TopicReader(bootstrap, isolation_level="read_committed") as reader:
+        reader.read("orders", start=5, columns=["value"]).to_arrow()
+    async with AsyncTopicReader(bootstrap) as readers:
+        read = await readers.read("orders", end=NOON, timeout=5.0)
+        await read.to_pandas()
+    return sum([len(batch) async for batch in await async_read_topic(bootstrap, "orders")])
 
 
 async def asynchronous(bootstrap: str) -> int:

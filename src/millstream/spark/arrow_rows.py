@@ -60,6 +60,10 @@ class StampedBuilder:
             self._runs.append((rows, is_stamped))
         return rows
 
+    def expect(self, size: int) -> None:
+        """About so many bytes will come."""
+        self._builder.expect(size)
+
     @property
     def row_count(self) -> int:
         """Rows so far."""
@@ -83,7 +87,7 @@ class ArrowRows:
         self._topic = topic
         self._columns = columns
         self._times = rows.timestamp
-        self.builder: Any = StampedBuilder()
+        self.builder = StampedBuilder()
         """What `take_arrow` of fetched batches appends to."""
         self._topics: pa.Array | None = None
         names = [each for each in _OF_KERNEL if each in columns.read.names]
@@ -95,8 +99,7 @@ class ArrowRows:
     @property
     def row_count(self) -> int:
         """Rows so far."""
-        count: int = self.builder.row_count
-        return count
+        return self.builder.row_count
 
     def finish(self) -> pa.RecordBatch | None:
         """The rows so far, None if none of them is wanted; empty again."""

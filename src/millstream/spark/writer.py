@@ -17,13 +17,14 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from millstream.client.admin.admin import Admin
 from millstream.client.admin.config import AdminConfig
 from millstream.client.config import shared_settings
+from millstream.client.producer.producer import Producer
 from millstream.errors import InvalidArgument
 from millstream.records.fingerprint import Fingerprint
-from millstream.spark import producers
 from millstream.spark.exactly_once import ExactlyOnceTask
 from millstream.spark.markers import Marker, TaskIdentity, TaskReport, audit, latest_marker
 from millstream.spark.routing import Routing, types_of
 from millstream.spark.sink_options import SinkOptions
+from millstream.spark.worker_clients import borrowed
 from millstream.spark.worker_garbage import freeze_once
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ class TaskWriter:
 
     def _write_at_least_once(self, batches: Iterable[Any]) -> int:
         rows = 0
-        with producers.borrowed(self._options.client) as producer:
+        with borrowed(Producer, self._options.client) as producer:
             for batch in batches:
                 for topic, table in self._routing.split(batch):
                     producer.send_batch(topic, table)

@@ -1,7 +1,8 @@
-"""`read_topic`: a bounded part of a topic as an Arrow stream, for tables and data frames.
+"""Bounded parts of topics as Arrow columns: `read_topic`, `TopicReader`, and both for asyncio.
 
-It reads with a consumer without a group, from the offsets or times asked for to the end of each
-partition as it was at the start. Nothing is committed.
+A read goes from the offsets or times asked for to the end of each partition as it was at the start.
+A reader is a consumer without a group: it shares nothing and commits nothing. `read_topic` makes
+one for a single read; Spark's source keeps one for many.
 """
 
 from __future__ import annotations
@@ -10,35 +11,43 @@ from datetime import UTC
 from typing import TYPE_CHECKING, Any, Final
 
 from millstream.client.arguments import to_timestamp
-from millstream.client.config import settings_from_kwargs
-from millstream.client.consumer.arrow import ArrowBatch, imported, to_pandas
-from millstream.client.consumer.bounds import Ends, Span, bound_of, offset_of
+from millstream.client.config import settings_from_dotted, settings_from_kwargs
+from millstream.client.consumer.bounds import Span
 from millstream.client.consumer.config import ConsumerConfig
-from millstream.client.consumer.session import ARROW_BYTES, ConsumerSession
-from millstream.client.consumer.starting_point import (
-    EARLIEST_TIMESTAMP,
-    LATEST_TIMESTAMP,
-    AtOffset,
-)
-from millstream.client.consumer.steps import perform
-from millstream.errors import InvalidArgument, OperationTimeout
+from millstream.client.consumer.range_reading import CHUNK_BYTES, RangeReading, find_spans
+from millstream.client.consumer.session import ConsumerSession
+from millstream.client.consumer.starting_point import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from millstream.client.consumer.steps import perform, perform_async
+from millstream.client.consumer.topic_read import AsyncTopicRead, TopicRead
+from millstream.errors import InvalidArgument, MillstreamError
 from millstream.records.arrow import columns_by_number
-from millstream.records.kernel import ArrowRecordsBuilder, ArrowStream
-from millstream.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from datetime import datetime
-    from types import TracebackType
-    from typing import Self, Unpack
+    from typing import Self, TypedDict, Unpack
 
-    from millstream.client.consumer.arrow import DtypeBackend
     from millstream.client.consumer.bounds import Bound, Bounds
     from millstream.client.consumer.config import ConsumerSettings
-    from millstream.records.kernel import ArrowRecords
+    from millstream.client.consumer.range_reading import RowBuilder
+    from millstream.client.consumer.steps import Steps
+    from millstream.types import TopicPartition
+
+    class ReadKeywords(TypedDict, total=False):
+        """What to read of a topic; see `read_topic`."""
+
+        start: Bounds
+        end: Bounds
+        start_time: datetime | int | None
+        end_time: datetime | int | None
+        partitions: Collection[int] | None
+        columns: Sequence[str] | None
+        timeout: float
+
 
 _FOR_GROUPS: Final = frozenset({"group_id", "auto_offset_reset", "interceptors"})
 _FOR_RECORDS: Final = frozenset({"key_deserializer", "value_deserializer", "max_poll_records"})
+_CLOSE_S: Final = 5.0
 
 
 def read_topic(
@@ -63,23 +72,228 @@ def read_topic(
 
     >>> read_topic("localhost:9092", "orders", columns=["key", "value"]).to_polars()
     """
-    _refuse(_FOR_GROUPS & settings.keys(), "it reads alone")
-    _refuse(_FOR_RECORDS & settings.keys(), "it gives columns of bytes, not records")
-    if columns is not None:
-        columns_by_number(columns)
-    given = {**settings, "bootstrap_servers": bootstrap, "auto_offset_reset": "none"}
-    config = settings_from_kwargs(ConsumerConfig, given)
-    read = TopicRead(ConsumerSession(config), topic, columns, timeout)
+    wanted = _Wanted(start, end, start_time, end_time, partitions, columns, timeout)
+    reader = TopicReader(bootstrap, **settings)
     try:
-        read.begin(
-            _one_of(start, start_time, "start", "earliest"),
-            _one_of(end, end_time, "end", "latest"),
-            partitions,
-        )
+        return reader._read(topic, wanted, is_last=True)
     except BaseException:
-        read.close()
+        reader.close()
         raise
-    return read
+
+
+async def async_read_topic(
+    bootstrap: str | Sequence[str],
+    topic: str,
+    *,
+    start: Bounds = "earliest",
+    end: Bounds = "latest",
+    start_time: datetime | int | None = None,
+    end_time: datetime | int | None = None,
+    partitions: Collection[int] | None = None,
+    columns: Sequence[str] | None = None,
+    timeout: float = 30.0,
+    **settings: Unpack[ConsumerSettings],
+) -> AsyncTopicRead:
+    """The asyncio version of `read_topic`, with the same arguments.
+
+    >>> frame = await (await async_read_topic("localhost:9092", "orders")).to_polars()
+    """
+    wanted = _Wanted(start, end, start_time, end_time, partitions, columns, timeout)
+    reader = AsyncTopicReader(bootstrap, **settings)
+    try:
+        return await reader._read(topic, wanted, is_last=True)
+    except BaseException:
+        await reader.close()
+        raise
+
+
+class _Wanted:
+    """What to read of a topic, checked."""
+
+    def __init__(
+        self,
+        start: Bounds = "earliest",
+        end: Bounds = "latest",
+        start_time: datetime | int | None = None,
+        end_time: datetime | int | None = None,
+        partitions: Collection[int] | None = None,
+        columns: Sequence[str] | None = None,
+        timeout: float = 30.0,
+    ) -> None:
+        if columns is not None:
+            columns_by_number(columns)
+        self.start = _one_of(start, start_time, "start", "earliest")
+        self.end = _one_of(end, end_time, "end", "latest")
+        self.partitions = partitions
+        self.columns = columns
+        self.timeout_s = timeout
+
+
+class _Reader:
+    """A consumer without a group that reads bounded parts, apart from how its caller waits."""
+
+    def __init__(
+        self, bootstrap: str | Sequence[str], **settings: Unpack[ConsumerSettings]
+    ) -> None:
+        """`isolation_level` and the other settings are those of a Consumer."""
+        _refuse(_FOR_GROUPS & settings.keys(), "it reads alone")
+        _refuse(_FOR_RECORDS & settings.keys(), "it gives columns of bytes, not records")
+        given = {**settings, "bootstrap_servers": bootstrap, "auto_offset_reset": "none"}
+        self._session = ConsumerSession(settings_from_kwargs(ConsumerConfig, given))
+
+    @classmethod
+    def from_config(cls, properties: Mapping[str, Any]) -> Self:
+        """A reader from Kafka's own names: `{"bootstrap.servers": ...}`."""
+        made = cls.__new__(cls)
+        given = {**properties, "auto.offset.reset": "none", "enable.auto.commit": "false"}
+        made._session = ConsumerSession(settings_from_dotted(ConsumerConfig, given))
+        return made
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether reads can succeed: it is not closed, has not failed, and was not forked."""
+        try:
+            self._session.check_usable()
+        except MillstreamError:
+            return False
+        return True
+
+    def _spans(self, topic: str, wanted: _Wanted) -> Steps[dict[TopicPartition, Span]]:
+        return find_spans(
+            self._session, topic, wanted.start, wanted.end, wanted.partitions, wanted.timeout_s
+        )
+
+
+class TopicReader(_Reader):
+    """Reads bounded parts of topics, one after the other over the same connections.
+
+    >>> with TopicReader("localhost:9092") as reader:
+    ...     orders = reader.read("orders", start_time=noon).to_arrow()
+    ...     refunds = reader.read("refunds", columns=["value"]).to_arrow()
+    """
+
+    def read(self, topic: str, **what: Unpack[ReadKeywords]) -> TopicRead:
+        """A part of a topic; what can be said of it is as in `read_topic`."""
+        return self._read(topic, _Wanted(**what), is_last=False)
+
+    def _read(self, topic: str, wanted: _Wanted, *, is_last: bool) -> TopicRead:
+        spans = perform(self._spans(topic, wanted), self._session.buffer)
+        on_close = self.close if is_last else None
+        return TopicRead(
+            self._session, topic, spans, wanted.columns, wanted.timeout_s, on_close=on_close
+        )
+
+    def read_range(
+        self,
+        partition: TopicPartition,
+        start: int,
+        end: int,
+        builder: RowBuilder,
+        *,
+        chunk_bytes: int = CHUNK_BYTES,
+        timeout: float = 30.0,
+    ) -> RangeRead:
+        """The records of a partition from an offset up to and without another, in chunks.
+
+        The rows go into a builder of the caller's, who takes them out after each `fill`.
+        """
+        reading = RangeReading(
+            self._session,
+            {partition: Span(start, end)},
+            builder,
+            chunk_bytes=chunk_bytes,
+            timeout_s=timeout,
+        )
+        return RangeRead(self._session, reading, partition)
+
+    def bounds(self, partition: TopicPartition, timeout: float = 30.0) -> Span:
+        """The first offset of a partition that is still there, and the one after the last."""
+        return Span(
+            self._find(partition, EARLIEST_TIMESTAMP, timeout),
+            self._find(partition, LATEST_TIMESTAMP, timeout),
+        )
+
+    def _find(self, partition: TopicPartition, which: int, timeout_s: float) -> int:
+        steps = self._session.find_offsets({partition: which}, timeout_s)
+        found = perform(steps, self._session.buffer)[partition]
+        return 0 if found is None else found.offset
+
+    def close(self) -> None:
+        """End reads that are under way, and hang up; again is fine."""
+        perform(self._session.close(_CLOSE_S, processed_only=True), self._session.buffer)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class RangeRead:
+    """A range of one partition under way: `while read.fill(): ...`, or until enough was read."""
+
+    def __init__(
+        self, session: ConsumerSession, reading: RangeReading, partition: TopicPartition
+    ) -> None:
+        """For `TopicReader` only."""
+        self._session = session
+        self._reading = reading
+        self._partition = partition
+
+    @property
+    def position(self) -> int:
+        """The offset before which everything was read."""
+        return self._reading.position(self._partition)
+
+    def fill(self) -> bool:
+        """Put the next rows into the builder; False if everything was read before.
+
+        Raises OffsetOutOfRangeWithoutReset or LogTruncation where records are gone, after which
+        `skip_to` may be called.
+        """
+        if self._reading.is_done:
+            return False
+        perform(self._reading.fill(), self._session.buffer)
+        return True
+
+    def skip_to(self, offset: int) -> None:
+        """Leave out what lies before an offset."""
+        self._reading.skip_to(self._partition, offset)
+
+    def close(self) -> None:
+        """Read no more; the reader can be used for other ranges. Again is fine."""
+        self._reading.end()
+
+
+class AsyncTopicReader(_Reader):
+    """Reads bounded parts of topics in an event loop: the asyncio version of `TopicReader`.
+
+    >>> async with AsyncTopicReader("localhost:9092") as reader:
+    ...     orders = await (await reader.read("orders")).to_arrow()
+    """
+
+    async def read(self, topic: str, **what: Unpack[ReadKeywords]) -> AsyncTopicRead:
+        """A part of a topic; what can be said of it is as in `read_topic`."""
+        return await self._read(topic, _Wanted(**what), is_last=False)
+
+    async def _read(self, topic: str, wanted: _Wanted, *, is_last: bool) -> AsyncTopicRead:
+        spans = await perform_async(self._spans(topic, wanted), self._session.buffer)
+        on_close = self.close if is_last else None
+        return AsyncTopicRead(
+            self._session, topic, spans, wanted.columns, wanted.timeout_s, on_close=on_close
+        )
+
+    async def close(self) -> None:
+        """End reads that are under way, and hang up; again is fine."""
+        await perform_async(
+            self._session.close(_CLOSE_S, processed_only=True), self._session.buffer
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
 
 
 def _refuse(settings: Collection[str], reason: str) -> None:
@@ -95,184 +309,3 @@ def _one_of(bounds: Bounds, time: datetime | int | None, name: str, default: Bou
     from datetime import datetime
 
     return datetime.fromtimestamp(to_timestamp(time) / 1000, UTC)
-
-
-class TopicRead:
-    """A part of a topic that is read as it is taken, once.
-
-    It is an Arrow stream (`__arrow_c_stream__`), an iterator of ArrowBatch, and knows how to become
-    a table or a data frame. Reading to the end closes it; so do `close` and a `with` block.
-    """
-
-    def __init__(
-        self,
-        session: ConsumerSession,
-        topic: str,
-        columns: Sequence[str] | None,
-        timeout_s: float,
-    ) -> None:
-        """For `read_topic` only."""
-        self._session = session
-        self._builder = ArrowRecordsBuilder(columns)
-        self._columns = columns
-        self._timeout_s = timeout_s
-        self._is_taken = False
-        self.topic = topic
-        self.spans: dict[int, Span] = {}
-        """What is read of each partition: from the first offset up to and without the second."""
-
-    def begin(self, start: Bounds, end: Bounds, partitions: Collection[int] | None) -> None:
-        """Find the offsets, and have the first records fetched. For `read_topic` only."""
-        numbers = self._partitions(partitions)
-        spans = self._find_spans(numbers, start, end)
-        self.spans = {each.partition: span for each, span in spans.items()}
-        wanted = {each: span for each, span in spans.items() if span.start < span.end}
-        self._left = {self._session.to_wire(each): span.end for each, span in wanted.items()}
-        self._session.assign_at(
-            {each: AtOffset(span.start, until=span.end) for each, span in wanted.items()}
-        )
-
-    def _partitions(self, wanted: Collection[int] | None) -> list[int]:
-        count = perform(
-            self._session.partition_count(self.topic, self._timeout_s), self._session.buffer
-        )
-        if wanted is None:
-            return list(range(count))
-        missing = sorted(each for each in wanted if not 0 <= each < count)
-        if missing:
-            raise InvalidArgument(
-                f"partitions={sorted(wanted)}: {self.topic!r} has {count} partitions, from 0 on"
-            )
-        return sorted(set(wanted))
-
-    def _find_spans(
-        self, numbers: list[int], start: Bounds, end: Bounds
-    ) -> dict[TopicPartition, Span]:
-        partitions = [TopicPartition(self.topic, each) for each in numbers]
-        starts = {each: bound_of(start, each.partition, "start", "earliest") for each in partitions}
-        stops = {each: bound_of(end, each.partition, "end", "latest") for each in partitions}
-        first = self._lookup(dict.fromkeys(partitions, EARLIEST_TIMESTAMP))
-        last = self._lookup(dict.fromkeys(partitions, LATEST_TIMESTAMP))
-        found_starts, found_stops = self._lookup_times(starts), self._lookup_times(stops)
-        spans = {}
-        for each in partitions:
-            ends = Ends(_offset(first[each]), _offset(last[each]))
-            at = offset_of(starts[each], each, ends, found_starts.get(each), "start")
-            stop = offset_of(stops[each], each, ends, found_stops.get(each), "end")
-            spans[each] = Span(at, stop)
-        return spans
-
-    def _lookup(self, times: dict[TopicPartition, int]) -> dict[TopicPartition, Any]:
-        if not times:
-            return {}
-        steps = self._session.find_offsets(times, self._timeout_s)
-        return perform(steps, self._session.buffer)
-
-    def _lookup_times(self, bounds: dict[TopicPartition, Bound]) -> dict[TopicPartition, Any]:
-        return self._lookup(
-            {
-                each: to_timestamp(bound)
-                for each, bound in bounds.items()
-                if not isinstance(bound, int | str)
-            }
-        )
-
-    # ---- reading ----
-
-    def __iter__(self) -> Iterator[ArrowBatch]:
-        for records in self._chunks():
-            yield ArrowBatch(self.topic, records)
-
-    def _chunks(self) -> Iterator[ArrowRecords]:
-        if self._is_taken:
-            raise InvalidArgument("this has been read already; call read_topic again")
-        self._is_taken = True
-        try:
-            while self._left:
-                steps = self._session.poll_with(self._timeout_s, self._take)
-                taken = perform(steps, self._session.buffer)
-                if not taken:
-                    raise self._nothing_came()
-                self._drop_finished()
-                if self._builder.row_count:
-                    yield self._builder.finish()
-        finally:
-            self.close()
-
-    def _take(self) -> bool:
-        """Whether something happened: rows, or a partition that has come to its end."""
-        self._builder.expect(min(self._session.buffer.byte_count, ARROW_BYTES))
-        self._session.buffer.take_arrow(self._builder, ARROW_BYTES, self._left)
-        return bool(self._builder.row_count) or any(map(self._is_finished, self._left))
-
-    def _is_finished(self, partition: TopicPartition) -> bool:
-        position = self._session.buffer.position(partition)
-        return position is not None and position >= self._left[partition]
-
-    def _drop_finished(self) -> None:
-        finished = [each for each in self._left if self._is_finished(each)]
-        if finished:
-            for partition in finished:
-                del self._left[partition]
-            self._session.unassign(finished)
-
-    def _nothing_came(self) -> OperationTimeout:
-        names = ", ".join(f"{each} up to {end}" for each, end in sorted(self._left.items()))
-        return OperationTimeout(
-            f"nothing arrived for {self._timeout_s:g} s; still to be read: {names}"
-        )
-
-    # ---- results ----
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """The rows as an "arrow_array_stream" capsule, read as they are taken."""
-        return self._stream().__arrow_c_stream__(requested_schema)
-
-    def _stream(self, *, with_views: bool = False) -> ArrowStream:
-        return ArrowStream(self._chunks(), self._columns, with_views)
-
-    def to_arrow(self) -> Any:
-        """A `pyarrow.Table`."""
-        return self._read_all(imported("pyarrow").table)
-
-    def to_pandas(self, *, dtype_backend: DtypeBackend = "pyarrow") -> Any:
-        """A `pandas.DataFrame`; see `ArrowBatch.to_pandas`."""
-        return to_pandas(self.to_arrow(), dtype_backend)
-
-    def to_polars(self) -> Any:
-        """A `polars.DataFrame`."""
-        return self._read_all(imported("polars").DataFrame, with_views=True)
-
-    def _read_all(self, make: Any, *, with_views: bool = False) -> Any:
-        stream = self._stream(with_views=with_views)
-        try:
-            return make(stream)
-        except Exception as error:
-            # Arrow passes on the words of an error; here is the error itself.
-            if stream.error is not None:
-                raise stream.error from error
-            raise
-
-    # ---- the end ----
-
-    def close(self) -> None:
-        """Read no more; again is fine."""
-        perform(self._session.close(5.0, processed_only=True), self._session.buffer)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        return f"TopicRead({self.topic!r}, spans={self.spans})"
-
-
-def _offset(found: Any) -> int:
-    return 0 if found is None else int(found.offset)

@@ -31,9 +31,10 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 
 def bury(batch: pa.RecordBatch, faults: Faults, topic: str, client: Mapping[str, str]) -> None:
     """Write the faulty rows to the topic, and return when they are safe there."""
-    from millstream.spark.producers import borrowed
+    from millstream.client.producer.producer import Producer
+    from millstream.spark.worker_clients import borrowed
 
-    with borrowed(producer_settings(client)) as producer:
+    with borrowed(Producer, producer_settings(client)) as producer:
         for row, cause in faults.items():
             record = {name: batch.column(name)[row].as_py() for name in batch.schema.names}
             producer.send(

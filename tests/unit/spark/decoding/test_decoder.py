@@ -102,7 +102,9 @@ def test_fail_says_where_and_how_to_go_on() -> None:
 
 def test_dead_letters_carry_cause_and_place(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[tuple[Any, ...]] = []
-    monkeypatch.setattr("millstream.spark.producers.borrowed", lambda settings: _Fake(sent))
+    monkeypatch.setattr(
+        "millstream.spark.worker_clients.borrowed", lambda kind, settings: _Fake(sent)
+    )
     decoder = make_decoder(
         {**JSON, "onDecodeError": "deadletter", "deadLetterTopic": "orders.dead"},
         client={"bootstrap.servers": "h:1", "max.poll.records": "5"},
@@ -126,7 +128,9 @@ def test_a_dead_letter_has_the_record_s_time_to_the_millisecond(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     sent: list[tuple[Any, ...]] = []
-    monkeypatch.setattr("millstream.spark.producers.borrowed", lambda settings: _Fake(sent))
+    monkeypatch.setattr(
+        "millstream.spark.worker_clients.borrowed", lambda kind, settings: _Fake(sent)
+    )
     times = (4_252_207_844, 8_553_340_438)  # Seconds as a float would cut these.
     batch = batch_of(*[b"bad"] * len(times)).set_column(
         5, "timestamp", pa.array([each * 1000 for each in times], pa.timestamp("us", "UTC"))
