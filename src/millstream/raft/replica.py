@@ -1,7 +1,7 @@
 """One replica's memory, and the acts that all its rules share: emit, send, change role, learn.
 
-`core` owns it; `elections`, `leading`, `following`, `snapshots`, `membership` and `resigning`
-each hold a part of the rules and work on this. It decides nothing by itself.
+`core` owns it; `elections`, `leading`, `following`, `snapshots` and `membership` each hold a part
+of the rules and work on this. It decides nothing by itself.
 """
 
 from __future__ import annotations

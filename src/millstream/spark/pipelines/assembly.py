@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from millstream.errors import MillstreamError
-from millstream.spark.pipelines.expectation import DEAD_LETTER
-from millstream.spark.pipelines.expectations import dead_letters, kept_rows
+from millstream.spark.pipelines.expectations import DEAD_LETTER, dead_letters, kept_rows
 from millstream.spark.pipelines.graph import DEAD_SUFFIX, dead_letter_topics
 from millstream.spark.pipelines.modules import import_libraries
 from millstream.spark.pipelines.schema import Context, Fault, raise_for

@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from millstream.config import keys_of
-from millstream.spark.pipelines.expectation import DEAD_LETTER
+from millstream.spark.pipelines.expectations import DEAD_LETTER
 from millstream.spark.pipelines.graph import DEAD_SUFFIX, dead_letter_topics
 from millstream.spark.pipelines.libraries import SESSION_PARAMETER
 from millstream.spark.pipelines.schema import Fault, Place, nearest

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from millstream.spark.pipelines.expectation import DEAD_LETTER, Expectation
+from millstream.spark.pipelines.expectations import DEAD_LETTER, Expectation
 from millstream.spark.pipelines.schema import (
     Named,
     an_interval,

@@ -1,4 +1,4 @@
-"""Expectations with Spark: the rows that go on, and the dead letters of those that do not.
+"""What rows must fulfil: the words of a definition, the rows that go on, and the dead letters.
 
 A row belongs to the first expectation that it does not fulfil. Dead letters carry the headers that
 `RetryingConsumer` gives to its own, so that `millstream replay` sends them back.
@@ -6,24 +6,48 @@ A row belongs to the first expectation that it does not fulfil. Dead letters car
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from millstream.client.retrying import attempt
-from millstream.spark.pipelines.expectation import DEAD_LETTER, FAIL
-from millstream.spark.pipelines.topics import decoding_cause, record_value
+from millstream.spark.pipelines.record_columns import decoding_cause, record_value
+from millstream.spark.pipelines.schema import a_topic, one_of, setting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame
 
-    from millstream.spark.pipelines.expectation import Expectation
+
+DROP: Final = "drop"
+FAIL: Final = "fail"
+DEAD_LETTER: Final = "dead-letter"
 
 ERROR_TYPE: Final = "millstream.ExpectationFailed"
 FAILED_MARK: Final = "does not fulfil the expectation"
 """In every error of an expectation: trying again would not help."""
 _CAUSE: Final = "__millstream_cause"
 _HEADERS_TYPE: Final = "array<struct<key:string,value:binary>>"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expectation:
+    """A condition that every row must fulfil; a row for which it is null does not."""
+
+    name: str = setting("Names the expectation in causes and errors.")
+    condition: str = setting("What must be true: an expression of SQL over the row's columns.")
+    on_violation: str = setting(
+        "What becomes of other rows: `drop` leaves them out, `fail` fails the query, "
+        "`dead-letter` sends them to a topic with their cause.",
+        DROP,
+        check=one_of(DROP, FAIL, DEAD_LETTER),
+    )
+    topic: str | None = setting(
+        "The dead letters' topic; else the name of the pipeline, that of the dataset and `dead`, "
+        "joined by dots.",
+        None,
+        check=a_topic,
+    )
 
 
 def kept_rows(frame: DataFrame, dataset: str, expectations: Sequence[Expectation]) -> DataFrame:

@@ -17,7 +17,7 @@ from millstream.spark.pipelines.definition import (
     Sql,
     Stateful,
 )
-from millstream.spark.pipelines.expectation import DEAD_LETTER
+from millstream.spark.pipelines.expectations import DEAD_LETTER
 from millstream.spark.pipelines.topics import TopicSink, TopicSource
 
 if TYPE_CHECKING:

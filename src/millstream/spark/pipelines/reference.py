@@ -22,7 +22,7 @@ from millstream.spark.pipelines.definition import (
     View,
     Window,
 )
-from millstream.spark.pipelines.expectation import Expectation
+from millstream.spark.pipelines.expectations import Expectation
 from millstream.spark.pipelines.reading import type_hints, without_none
 from millstream.spark.pipelines.schema import is_required, settings_of
 from millstream.spark.pipelines.sinks import SINKS, Sink

@@ -25,6 +25,7 @@ _ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _INTERVAL: Final = re.compile(
     r"(\d+(\.\d+)?\s*(millisecond|second|minute|hour|day|week)s?\s*)+", re.IGNORECASE
 )
+_TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -172,6 +173,13 @@ def one_of(*choices: str) -> Callable[[Any], str | None]:
 
     check.choices = choices  # type: ignore[attr-defined]  # Read by the reference page.
     return check
+
+
+def a_topic(value: Any) -> str | None:
+    """The value can name a topic."""
+    if _TOPIC.fullmatch(str(value)):
+        return None
+    return f"{value!r} cannot be a topic's name: use letters, digits, '.', '_' and '-'"
 
 
 def nearest(wrong: str, known: Iterable[str]) -> str:

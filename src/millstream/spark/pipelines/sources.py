@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from millstream.spark.pipelines.connector import Connector, Formats
-from millstream.spark.pipelines.expectation import Expectation
+from millstream.spark.pipelines.expectations import Expectation
 from millstream.spark.pipelines.schema import an_interval, positive, setting
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from millstream.errors import InvalidArgument, TopicAlreadyExists
-from millstream.spark.pipelines.expectation import a_topic
-from millstream.spark.pipelines.schema import one_of, positive, setting, unset
+from millstream.spark.pipelines.record_columns import ERROR, as_bytes, record_value
+from millstream.spark.pipelines.schema import a_topic, one_of, positive, setting, unset
 from millstream.spark.pipelines.sinks import WriterSink, sink
 from millstream.spark.pipelines.sources import Source, source
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 FORMAT: Final = "millstream"
 EXACTLY_ONCE: Final = "exactly-once"
 _START_SECONDS_MAX: Final = 300
-_ERROR: Final = "_error"
 _RECORD_COLUMNS: Final = frozenset(
     (
         "key",
@@ -43,7 +42,7 @@ _RECORD_COLUMNS: Final = frozenset(
         "timestamp",
         "timestampType",
         "headers",
-        _ERROR,
+        ERROR,
     )
 )
 """A row that has no other columns is a record, and goes on as it is."""
@@ -242,11 +241,11 @@ class TopicSink(WriterSink):
         is_record = "value" in df.columns and set(df.columns) <= _RECORD_COLUMNS
         columns = []
         if self.key is not None:
-            columns.append(_as_bytes(df, F.expr(self.key)).alias("key"))
+            columns.append(as_bytes(df, F.expr(self.key)).alias("key"))
         elif "key" in df.columns:
             columns.append(F.col("key"))
         if self.value is not None:
-            columns.append(_as_bytes(df, F.expr(self.value)).alias("value"))
+            columns.append(as_bytes(df, F.expr(self.value)).alias("value"))
         elif is_record:
             columns.append(record_value(df).alias("value"))
         else:
@@ -255,36 +254,6 @@ class TopicSink(WriterSink):
         if self.topic is None:
             kept.add("topic")
         return columns + [F.col(each) for each in df.columns if each in kept]
-
-
-def record_value(df: DataFrame) -> Column:
-    """The value of a row that is a record: as it was read, or as JSON if it was decoded."""
-    from pyspark.sql import functions as F
-
-    value = _as_bytes(df, F.col("value"))
-    if _ERROR not in df.columns:
-        return value
-    # What could not be decoded is there as it was.
-    return F.coalesce(F.col(_ERROR)["value"], value.cast("binary"))
-
-
-def decoding_cause(df: DataFrame) -> Column | None:
-    """Why a row's value could not be decoded; None if nobody tried."""
-    from pyspark.sql import functions as F
-
-    return F.col(_ERROR)["cause"] if _ERROR in df.columns else None
-
-
-def _as_bytes(df: DataFrame, column: Column) -> Column:
-    """Text of a value, unless it is bytes or text by itself."""
-    kind = df.select(column).schema[0].dataType.typeName()
-    if kind in ("binary", "string"):
-        return column
-    if kind in ("struct", "array", "map"):
-        from pyspark.sql import functions as F
-
-        return F.to_json(column)
-    return column.cast("string")
 
 
 def ensure_topic(options: Mapping[str, str], topic: str, partitions: int | None) -> None:
