@@ -142,10 +142,14 @@ class ClusterControl:
     def unregister_broker(
         self, request: UnregisterBrokerRequest
     ) -> Decision[UnregisterBrokerResponse]:
-        """An operator says that a broker will not come back."""
+        """An operator says that a broker will not come back; one that is alive has not gone."""
         broker = self._state.image.cluster.brokers.get(request.broker_id)
         if broker is None:
             raise BrokerIdNotRegistered(f"broker {request.broker_id} is not registered")
+        if not broker.is_fenced:
+            raise InvalidRequest(
+                f"broker {request.broker_id} is alive: stop it before it is unregistered"
+            )
         records = self._replication.broker_unregistered(broker)
         return Decision(UnregisterBrokerResponse(error_message=None), records, is_atomic=False)
 

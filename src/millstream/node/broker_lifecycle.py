@@ -138,6 +138,8 @@ class BrokerLifecycleManager:
         """Whether the controller could not write down that this broker leaves."""
         self.failure: ApiError | None = None
         """Why the broker cannot be part of the cluster; None while it can."""
+        self.refusal: ApiError | None = None
+        """Why the controller refused the last heartbeat for good; None after one it took."""
 
     # What happens.
 
@@ -213,6 +215,7 @@ class BrokerLifecycleManager:
             return
         self._unreported_directories -= self._directories_in_flight
         self.is_fenced = response.is_fenced
+        self.refusal = None
         if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
             if response.should_shut_down:
                 self._finish()
@@ -229,20 +232,27 @@ class BrokerLifecycleManager:
         self._wait(now_ms, min(RETRY_MS, self._interval_ms) if is_hasty else self._interval_ms)
 
     def _heartbeat_refused(self, error: ApiError, now_ms: int) -> None:
-        if isinstance(error, StaleBrokerEpoch | BrokerIdNotRegistered):
-            # The controller knows a later process of this broker, or none: this one is over.
-            if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
-                self._finish()
-            else:
-                self._fail(error)
-            return
         is_leaving = self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN
+        if isinstance(error, StaleBrokerEpoch | BrokerIdNotRegistered):
+            self._disowned(error, now_ms, is_leaving=is_leaving)
+            return
         if is_leaving and isinstance(error, KafkaStorageError) and self._is_controller_local():
             # The controller stops with this process: nobody will have room before that.
             self.leaves_without_consent = True
             self._finish()
             return
         self._wait(now_ms, min(RETRY_MS, self._interval_ms))
+
+    def _disowned(self, error: ApiError, now_ms: int, *, is_leaving: bool) -> None:
+        """The controller knows a later process of this broker, or none.
+
+        The broker keeps asking, as Apache Kafka's does: ending it is its operator's decision.
+        """
+        if is_leaving:
+            self._finish()
+            return
+        self.refusal = error
+        self._wait(now_ms, self._interval_ms)
 
     # What to do.
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from millstream.controller.decision import RequestContext
 from millstream.errors import KafkaStorageError, MillstreamError
 from millstream.metadata.features import SUPPORTED_FEATURES
+from millstream.network.log_limiter import LogLimiter
 from millstream.node.assignments import AssignmentsManager
 from millstream.node.broker_lifecycle import (
     BrokerLifecycleManager,
@@ -91,6 +92,7 @@ class BrokerServer:
         self._random = random
         self._timers = timers
         self._on_fatal = on_fatal
+        self._log = LogLimiter(clock, _logger)
         self._loop = asyncio.get_running_loop()
         self._lifecycle: BrokerLifecycleManager | None = None
         self._lifecycle_changed: asyncio.Future[None] | None = None
@@ -290,6 +292,13 @@ class BrokerServer:
         else:
             assert isinstance(response, BrokerHeartbeatResponse)
             lifecycle.heartbeat_answered(response, now_ms)
+            if lifecycle.refusal is not None:
+                self._log.warning(
+                    "heartbeat refused",
+                    "the controller refuses this broker's heartbeats: %s; it asks again, "
+                    "and a restart registers it anew",
+                    lifecycle.refusal,
+                )
         if lifecycle.failure is not None or before != (lifecycle.state, lifecycle.is_fenced):
             self._note_membership(lifecycle)
         self._pump()

@@ -9,14 +9,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from millstream.controller.decision import RequestContext
-from millstream.errors import BrokerIdNotRegistered, KafkaStorageError, StaleBrokerEpoch
+from millstream.errors import BrokerIdNotRegistered, InvalidRequest, KafkaStorageError
 from millstream.metadata.snapshot_files import BOOTSTRAP_SNAPSHOT
 from millstream.node.broker_lifecycle import BrokerState
+from millstream.protocol.messages.broker_heartbeat import BrokerHeartbeatResponse
 from millstream.protocol.messages.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,
 )
-from millstream.protocol.messages.unregister_broker import UnregisterBrokerRequest
+from millstream.protocol.messages.unregister_broker import (
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+)
 from millstream.storage.cleaner import LogCleaner
 from millstream.storage.cleaning_control import NoCleaning
 from millstream.types import TopicPartition
@@ -286,7 +290,7 @@ def test_a_disk_that_is_not_mounted_is_not_taken_for_a_new_one() -> None:
     run(scenario())
 
 
-def test_a_broker_that_another_process_replaced_ends() -> None:
+def test_a_client_cannot_unregister_the_broker_that_serves_it() -> None:
     async def scenario() -> None:
         world = World()
         async with world.node() as node:
@@ -298,8 +302,31 @@ def test_a_broker_that_another_process_replaced_ends() -> None:
 
             await world.advance(node, 3000)
 
-            (error,) = world.fatal
-            assert isinstance(error, StaleBrokerEpoch | BrokerIdNotRegistered)
+            (answer,) = answers
+            assert isinstance(answer, UnregisterBrokerResponse)
+            assert answer.error_code == InvalidRequest.code
+            assert world.fatal == []
+            assert node.broker.metadata.is_alive(1)
+
+    run(scenario())
+
+
+def test_a_broker_that_the_controller_disowns_says_so_and_goes_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario() -> None:
+        world = World()
+        async with world.node() as node:
+            assert node.broker is not None
+            refused = BrokerHeartbeatResponse(error_code=BrokerIdNotRegistered.code)
+
+            node.broker._answered(refused)
+
+            assert "refuses this broker's heartbeats" in caplog.text
+            assert world.fatal == []
+            assert node.broker.state is BrokerState.RUNNING
+
+    run(scenario())
 
     run(scenario())
 

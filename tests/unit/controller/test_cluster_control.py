@@ -298,9 +298,28 @@ def test_rule_11_cordoned_directories_are_written_down_and_get_no_replicas() -> 
     assert rig.create("u", partitions=1, factor=2).error_code == 0
 
 
+def test_a_broker_that_is_alive_is_not_unregistered() -> None:
+    rig = Rig([0, 1])
+
+    response = rig.ask(UnregisterBrokerRequest(broker_id=1))
+
+    assert (response.error_code, "alive" in response.error_message) == (42, True)
+    assert 1 in rig.image.cluster.brokers
+    assert not rig.image.cluster.brokers[1].is_fenced
+
+
+def test_a_broker_that_is_shutting_down_is_still_alive() -> None:
+    rig = Rig([0, 1])
+    rig.create("t", [[1, 0]])
+    rig.beat(1, want_shut_down=True)
+
+    assert rig.ask(UnregisterBrokerRequest(broker_id=1)).error_code == 42
+
+
 def test_a_broker_can_be_unregistered_for_good() -> None:
     rig = Rig([0, 1])
     rig.create("t", [[1, 0]])
+    rig.fence(1)
 
     assert rig.ask(UnregisterBrokerRequest(broker_id=1)).error_code == 0
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from millstream.errors import (
+    ApiError,
+    BrokerIdNotRegistered,
     DuplicateBrokerRegistration,
     InconsistentClusterId,
     KafkaStorageError,
@@ -219,14 +221,23 @@ def test_a_heartbeat_without_controller_is_repeated_soon(rig: Rig) -> None:
     assert rig.life.failure is None
 
 
-def test_a_broker_whose_epoch_is_stale_is_over(rig: Rig) -> None:
+@pytest.mark.parametrize("error", [StaleBrokerEpoch, BrokerIdNotRegistered])
+def test_a_broker_that_the_controller_does_not_know_asks_again(
+    rig: Rig, error: type[ApiError]
+) -> None:
     rig.run()
     rig.now_ms = INTERVAL_MS
     rig.beat()
 
-    rig.answer(error_code=StaleBrokerEpoch.code)
+    rig.answer(error_code=error.code)
 
-    assert isinstance(rig.life.failure, StaleBrokerEpoch)
+    assert rig.life.failure is None
+    assert isinstance(rig.life.refusal, error)
+    assert rig.life.next_deadline_ms == 2 * INTERVAL_MS
+    rig.now_ms = 2 * INTERVAL_MS
+    rig.beat()
+    rig.answer()
+    assert rig.life.refusal is None
 
 
 def test_a_failed_directory_is_reported_at_once_and_ever_after(rig: Rig) -> None:
