@@ -23,8 +23,25 @@ def start(
     listen: Annotated[
         str | None, typer.Option("--listen", metavar="HOST:PORT", help="Where clients connect.")
     ] = None,
+    advertise: Annotated[
+        str | None,
+        typer.Option(
+            "--advertise",
+            metavar="HOST[:PORT]",
+            help="What clients are told to connect to, where it differs from --listen.",
+        ),
+    ] = None,
     config: ConfigFile = None,
     settings: NodeSettings = None,
+    override_dynamic: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--override-dynamic",
+            metavar="KEY=VALUE",
+            help="A dynamic setting of the broker for this process, whatever the cluster says; "
+            "for one that keeps clients out.",
+        ),
+    ] = None,
     as_json: Annotated[
         bool,
         typer.Option("--json", help="Say as JSON that it is ready, and write the log as JSON."),
@@ -34,13 +51,18 @@ def start(
 
     SIGTERM or Ctrl-C stops it in order, a second one at once. Without `--data` it works in
     `millstream-data`, without `--listen` on localhost:9092. Of the listeners in a file `--listen`
-    moves that of clients; the controller's stays.
+    moves that of clients; the controller's stays. On every address (`0.0.0.0:9092`) clients are
+    told to connect to the name of this machine, unless `--advertise` says otherwise.
 
     Example: `millstream server start --data /var/lib/millstream --listen 0.0.0.0:9092`
     """
     arguments = _common(data, config, settings)
     if listen is not None:
         arguments += ["--listen", listen]
+    if advertise is not None:
+        arguments += ["--advertise", advertise]
+    for each in override_dynamic or ():
+        arguments += ["--override-dynamic", each]
     raise typer.Exit(run_node(["server", "start", *arguments, *_json(as_json)]))
 
 

@@ -245,6 +245,14 @@ class ConfigSchema:
             if declared is not None:
                 _check_broker_key(declared, text, is_default=not name)
         _check_topic_synonyms(configs)
+        self._check_broker_rules(configs)
+
+    def _check_broker_rules(self, configs: Mapping[str, str]) -> None:
+        """Settings that are fine one by one may be wrong together, or lock everybody out."""
+        for settings in self.broker_settings:
+            for fault in parse_faults(settings, configs, ignore_unknown=True):
+                if fault.key in configs:
+                    raise InvalidConfig(str(fault))
 
 
 def _check_broker_key(declared: Key, text: str, *, is_default: bool) -> None:

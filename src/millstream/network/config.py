@@ -77,6 +77,10 @@ def _are_listened_on(advertised: tuple[str, ...] | None, listeners: tuple[str, .
     return set(_names(advertised or ())) <= set(_names(listeners))
 
 
+def _lets_somebody_in(overrides: tuple[str, ...]) -> bool:
+    return any(limit > 0 for limit in (parse_ip_overrides(overrides) or {}).values())
+
+
 def _is_for_brokers(
     name: str | None, listeners: tuple[str, ...], controller_names: tuple[str, ...]
 ) -> bool:
@@ -129,7 +133,7 @@ class SocketServerConfig:
         ),
         Rule(
             ("max_connections_per_ip", "max_connections_per_ip_overrides"),
-            lambda limit, overrides: limit > 0 or bool(overrides),
+            lambda limit, overrides: limit > 0 or _lets_somebody_in(overrides),
             "at least 1 unless max.connections.per.ip.overrides lets somebody in",
         ),
     )
@@ -179,7 +183,7 @@ class SocketServerConfig:
     max_connections: int = key(
         "max.connections",
         INT_MAX,
-        at_least(0),
+        at_least(1),
         "How many connections may be open in all. When it is reached, new ones wait; the listener "
         "between brokers closes the least recently used connection of another listener instead.",
         update_mode=UpdateMode.CLUSTER_WIDE,

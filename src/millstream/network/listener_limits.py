@@ -37,7 +37,7 @@ class ListenerLimits:
     max_connections: int = key(
         "max.connections",
         _INT_MAX,
-        at_least(0),
+        at_least(1),
         "How many connections of the listener may be open; new ones wait.",
         update_mode=UpdateMode.PER_BROKER,
     )

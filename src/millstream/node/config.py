@@ -7,7 +7,7 @@ own, on localhost:9092.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -19,6 +19,7 @@ from millstream.config import (
     from_synonyms,
     key,
     keys_of,
+    nearest_key,
     one_of,
     parse,
     parse_faults,
@@ -27,16 +28,24 @@ from millstream.config import (
 )
 from millstream.config.validation import raise_for
 from millstream.controller.config import ControllerConfig
+from millstream.controller.config_schema import ConfigSchema
 from millstream.coordinator.group.config import GroupConfig
 from millstream.coordinator.group.consumer.config import ConsumerGroupConfig
 from millstream.coordinator.group.share.config import ShareGroupConfig
 from millstream.coordinator.share.config import ShareCoordinatorConfig
 from millstream.coordinator.transaction.config import TransactionConfig
+from millstream.errors import InvalidConfig, InvalidRequest
+from millstream.metadata.configs import ConfigResource, ResourceType
 from millstream.metadata.metadata_log_config import MetadataLogConfig
 from millstream.metadata.snapshots import SnapshotConfig
 from millstream.network.config import SocketServerConfig
 from millstream.network.endpoint import SecurityProtocol, parse_listener
-from millstream.network.listener_limits import listener_limit_faults, listener_limits
+from millstream.network.listener_limits import (
+    limit_key,
+    limited_listener,
+    listener_limit_faults,
+    listener_limits,
+)
 from millstream.node.client_telemetry import LOG, NONE
 from millstream.node.config_warnings import warnings_of
 from millstream.node.protection import protection_faults
@@ -179,6 +188,8 @@ class NodeConfig:
     share_states: ShareCoordinatorConfig
     given: Mapping[str, str]
     """What the user said, by Kafka's key."""
+    dynamic_overrides: Mapping[str, str] = field(default_factory=dict)
+    """Dynamic settings of the broker that hold while it runs, whatever the metadata say."""
     warnings: tuple[str, ...] = ()
     """What the user should know about it."""
 
@@ -220,7 +231,11 @@ def known_keys() -> set[str]:
     return names
 
 
-def node_config(given: Mapping[str, str], unknown_variables: Iterable[str] = ()) -> NodeConfig:
+def node_config(
+    given: Mapping[str, str],
+    unknown_variables: Iterable[str] = (),
+    dynamic_overrides: Mapping[str, str] | None = None,
+) -> NodeConfig:
     """Make the settings of a node, or raise one InvalidConfig that lists every fault."""
     texts, unknown_variables = _with_defaults(given), tuple(unknown_variables)
     faults = [
@@ -256,6 +271,7 @@ def node_config(given: Mapping[str, str], unknown_variables: Iterable[str] = ())
         share_groups=read(ShareGroupConfig),
         share_states=read(ShareCoordinatorConfig),
         given=dict(given),
+        dynamic_overrides=_checked_overrides(dynamic_overrides or {}),
         warnings=tuple(warnings_of(given, unknown_variables, known_keys(), _listeners(texts))),
     )
 
@@ -313,6 +329,21 @@ def _items(text: str) -> list[str]:
 
 
 # What can be wrong.
+
+
+def _checked_overrides(overrides: Mapping[str, str]) -> dict[str, str]:
+    """What a broker could be told while it runs, by the rules by which a controller lets it."""
+    for name in overrides:
+        if name not in known_keys() and limited_listener(name) is None:
+            nearest = nearest_key(name, known_keys())
+            hint = f"; did you mean {nearest}?" if nearest else ""
+            raise InvalidConfig(f"--override-dynamic {name}: there is no such setting{hint}")
+    schema = ConfigSchema(broker_settings=NodeConfig.CLASSES, listener_key=limit_key)
+    try:
+        schema.check(ConfigResource(ResourceType.BROKER, "0"), overrides)
+    except (InvalidConfig, InvalidRequest) as error:
+        raise InvalidConfig(f"--override-dynamic: {error}") from error
+    return dict(overrides)
 
 
 def _topic_faults(texts: Mapping[str, str]) -> list[Fault]:

@@ -2,7 +2,8 @@
 
 `BrokerServer` has one. It gives each topic its settings, and tells the parts of the broker when the
 broker's own have changed. A broker's setting is looked for in its own dynamic ones, then in the
-cluster's, then in what the node was started with.
+cluster's, then in what the node was started with. `server start --override-dynamic` goes before all
+of them: a dynamic setting that keeps everybody out cannot be taken back by a client.
 """
 
 from __future__ import annotations
@@ -42,6 +43,11 @@ class DynamicConfig:
         self.logs = config.logs
         self.cleaner = config.cleaner
         self.network = config.network
+        if config.dynamic_overrides:
+            listed = ", ".join(f"{key}={value}" for key, value in config.dynamic_overrides.items())
+            _logger.warning("dynamic settings overridden while this process runs: %s", listed)
+            self._broker = config.dynamic_overrides
+            self._take(self._broker)
 
     def for_topic(self, topic: str) -> LogConfig:
         """A topic's settings. May be called on any thread while logs are loaded."""
@@ -74,7 +80,11 @@ class DynamicConfig:
     def update_broker(self, image: ConfigurationsImage) -> bool:
         """Take the broker's settings; whether they are others than before."""
         own = ConfigResource(ResourceType.BROKER, self._node_name)
-        dynamic = {**image.of(*CLUSTER_DEFAULT), **image.of(*own)}
+        dynamic = {
+            **image.of(*CLUSTER_DEFAULT),
+            **image.of(*own),
+            **self._static.dynamic_overrides,
+        }
         if dynamic == self._broker:
             return False
         try:

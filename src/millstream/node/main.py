@@ -24,7 +24,7 @@ from millstream.errors import InvalidConfig, MillstreamError
 from millstream.network.descriptors import ENOUGH, raise_limit
 from millstream.node.config import known_keys, node_config
 from millstream.node.formatting import storage_info
-from millstream.node.listen_option import with_listen
+from millstream.node.listen_option import with_advertise, with_listen
 from millstream.node.logs import configure
 from millstream.node.processes import find_process, stop_process
 from millstream.node.properties import from_environment, parse_assignments, read_properties
@@ -59,6 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             file=parsed.config,
             data=parsed.data,
             listen=getattr(parsed, "listen", None),
+            advertise=getattr(parsed, "advertise", None),
+            override_dynamic=getattr(parsed, "override_dynamic", ()),
             settings=parsed.settings,
             as_json=parsed.as_json,
         )
@@ -109,6 +111,18 @@ def parser() -> argparse.ArgumentParser:
     start = commands.add_parser("start", help="run a node until it is told to stop")
     _add_settings(start)
     start.add_argument("--listen", metavar="HOST:PORT", help="where clients connect")
+    start.add_argument(
+        "--advertise",
+        metavar="HOST[:PORT]",
+        help="what clients are told to connect to, where it differs from --listen",
+    )
+    start.add_argument(
+        "--override-dynamic",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="a dynamic setting of the broker for this process, whatever the cluster says",
+    )
     _add_json(start)
     stop = commands.add_parser("stop", help="stop the node that runs on a directory, in order")
     _add_settings(stop)
@@ -160,7 +174,9 @@ def read_config(
     file: str | None = None,
     data: str | None = None,
     listen: str | None = None,
+    advertise: str | None = None,
     settings: Sequence[str] = (),
+    override_dynamic: Sequence[str] = (),
     as_json: bool = False,
 ) -> NodeConfig:
     """The file, then the environment, then the arguments; `as_json` is for the log, too."""
@@ -172,11 +188,13 @@ def read_config(
     assigned = parse_assignments(settings)
     if listen is not None and "listeners" not in assigned:
         given = with_listen(listen, {**given, **assigned})
+    if advertise is not None and "advertised.listeners" not in assigned:
+        given = with_advertise(advertise, {**given, **assigned})
     given |= assigned
     given.setdefault("log.dirs", given.get("log.dir", DEFAULT_DATA))
     if as_json:
         given.setdefault("millstream.log.format", "json")
-    return node_config(given, unknown)
+    return node_config(given, unknown, parse_assignments(override_dynamic))
 
 
 def _complain(error: MillstreamError, code: int) -> int:
@@ -294,7 +312,8 @@ def _announce(node: Node, *, as_json: bool) -> None:
         ready = {"ready": True, "pid": os.getpid(), **facts, "data": list(node.config.directories)}
         sys.stdout.write(json.dumps(ready) + "\n")
     else:
-        sys.stdout.write(f"millstream is ready: {node.bootstrap_servers}\n")
+        everywhere = " (listens on every address)" if node.is_everywhere else ""
+        sys.stdout.write(f"millstream is ready: {node.bootstrap_servers}{everywhere}\n")
     sys.stdout.flush()
 
 

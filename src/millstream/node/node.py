@@ -24,6 +24,7 @@ from millstream.node.config import CONTROLLER_LISTENER
 from millstream.node.controller_channel import LocalControllerChannel
 from millstream.node.controller_server import ControllerRegistrar, ControllerServer
 from millstream.node.formatting import read_bootstrap, take_directories
+from millstream.node.host_name import is_loopback_name, own_host_name
 from millstream.node.shared_server import SharedServer
 from millstream.node.timers import Timers
 from millstream.node.workers import Workers
@@ -102,6 +103,8 @@ class Node:
         self.cluster_id = ""
         self.advertised: tuple[Endpoint, ...] = ()
         """Where clients reach the broker."""
+        self.is_everywhere = False
+        """Whether clients may connect to every address of this machine."""
         self.controller_endpoints: tuple[Endpoint, ...] = ()
 
     @property
@@ -138,9 +141,18 @@ class Node:
         self.controller_endpoints = tuple(
             each for each in endpoints if each.listener_name in controllers
         )
-        is_needed = any(each.is_everywhere for each in endpoints)
-        own_name = socket.getfqdn() if is_needed else "localhost"
+        self.is_everywhere = any(
+            each.is_everywhere for each in endpoints if each.listener_name not in controllers
+        )
+        own_name = own_host_name() if self.is_everywhere else "localhost"
         self.advertised = self.config.network.advertised(endpoints, own_name)
+        is_given = self.config.network.advertised_listeners is not None
+        if self.is_everywhere and not is_given and is_loopback_name(own_name):
+            _logger.warning(
+                "clients on other machines are told to connect to %s, which is themselves: say "
+                "what they reach this machine by, with --advertise",
+                self.bootstrap_servers,
+            )
 
     def _connection_closed(self, connection: Connection) -> None:
         if self.broker is not None:

@@ -231,6 +231,32 @@ def test_limits_of_connections_change_while_the_node_runs(tmp_path: Path) -> Non
                 second.topics()
 
 
+def test_a_setting_that_keeps_clients_out_is_overridden_by_a_start(tmp_path: Path) -> None:
+    with running(tmp_path) as node, Client(node.until_ready()) as client:
+        assert client.set_config(BROKER, "", "max.connections", "0") == 40
+        assert client.set_config(BROKER, "", "max.connections", "1") == 0
+    override = ("--override-dynamic", "max.connections=2")
+    with running(tmp_path, *override) as node:
+        address = node.until_ready()
+        with Client(address) as client, Client(address) as second:
+            assert client.config(BROKER, "1", "max.connections") == "1"
+            assert second.set_config(BROKER, "", "max.connections", "5") == 0
+        _, log = node.finish(signal.SIGTERM)
+
+    assert "overridden while this process runs: max.connections=2" in log
+
+
+def test_a_listener_on_every_address_says_what_clients_are_told(tmp_path: Path) -> None:
+    arguments = ("--listen", "0.0.0.0:0", "--advertise", "127.0.0.1")
+    with running(tmp_path, *arguments) as node:
+        told, _, rest = node.until_ready().partition(" ")
+        with Client(told) as client:
+            answer = client.ask(MetadataRequest(topics=[]), 12, metadata.MetadataResponse)
+
+    assert rest == "(listens on every address)"
+    assert [f"{each.host}:{each.port}" for each in answer.brokers] == [told]
+
+
 def test_a_controller_alone_becomes_ready_too(tmp_path: Path) -> None:
     file = tmp_path / "controller.properties"
     file.write_text("process.roles=controller\n")

@@ -10,6 +10,7 @@ from millstream.config import ConfigType, UpdateMode, any_value, at_least, key
 from millstream.controller.controls import ControllerSeams
 from millstream.errors import PolicyViolation
 from millstream.metadata.configs import CLUSTER_DEFAULT, ConfigResource, ResourceType
+from millstream.network.config import SocketServerConfig
 from millstream.network.listener_limits import limit_key
 from millstream.protocol.messages import alter_configs as legacy
 from millstream.protocol.messages import incremental_alter_configs as incremental
@@ -217,6 +218,27 @@ def test_limits_of_a_listener_are_checked_and_are_one_brokers(broker_rig: Rig) -
     assert code(broker_rig, change(BROKER, "0", (limit, SET, "-1"))) == 40
     assert code(broker_rig, change(BROKER, "", (limit, SET, "5"))) == 42
     assert code(broker_rig, change(BROKER, "0", ("listener.name.outside.x", SET, "y"))) == 0
+
+
+@pytest.mark.parametrize("broker", ["", "0"])
+def test_settings_that_would_lock_everybody_out_are_refused(broker: str) -> None:
+    rig = Rig([0], seams=ControllerSeams(broker_settings=(SocketServerConfig,)))
+    limit, overrides = "max.connections.per.ip", "max.connections.per.ip.overrides"
+
+    assert code(rig, change(BROKER, broker, ("max.connections", SET, "0"))) == 40
+    assert code(rig, change(BROKER, broker, (limit, SET, "0"))) == 40
+    nobody = [(limit, SET, "0"), (overrides, SET, "10.0.0.1:0")]
+    assert code(rig, change(BROKER, broker, *nobody)) == 40
+    somebody = [(limit, SET, "0"), (overrides, SET, "10.0.0.1:0,10.0.0.2:5")]
+    assert code(rig, change(BROKER, broker, *somebody)) == 0
+    assert code(rig, change(BROKER, broker, (overrides, DELETE, None))) == 40
+    assert code(rig, change(BROKER, broker, ("max.connections", SET, "1"))) == 0
+
+
+def test_a_listener_takes_at_least_one_connection(broker_rig: Rig) -> None:
+    limit = "listener.name.outside.max.connections"
+
+    assert code(broker_rig, change(BROKER, "0", (limit, SET, "0"))) == 40
 
 
 def test_broker_settings_need_a_node(broker_rig: Rig) -> None:

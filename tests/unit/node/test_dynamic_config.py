@@ -26,10 +26,10 @@ TOPIC, BROKER = ResourceType.TOPIC, ResourceType.BROKER
 class Rig:
     """A publisher of settings and what it tells."""
 
-    def __init__(self) -> None:
-        self.config = DynamicConfig(
-            node_config({"log.dirs": "/d", "log.retention.ms": "1000", "node.id": "1"})
-        )
+    def __init__(self, **overrides: str) -> None:
+        given = {"log.dirs": "/d", "log.retention.ms": "1000", "node.id": "1"}
+        dynamic = {key.replace("_", "."): value for key, value in overrides.items()}
+        self.config = DynamicConfig(node_config(given, dynamic_overrides=dynamic))
         self.told: list[tuple[str, int]] = []
         self.broker_changes = 0
         self.image = EMPTY_IMAGE
@@ -157,3 +157,24 @@ def test_a_listeners_limits_change_and_come_back(rig: Rig) -> None:
     assert rig.broker_changes == 1
     rig.set(BROKER, "1", "listener.name.plaintext.max.connections", None)
     assert rig.config.network.listener_limits == {}
+
+
+def test_what_a_start_overrides_holds_whatever_the_metadata_say() -> None:
+    rig = Rig(max_connections="100")
+    assert rig.config.network.max_connections == 100
+
+    rig.set(BROKER, "", "max.connections", "1")
+    rig.set(BROKER, "1", "max.connections", "2")
+
+    assert rig.config.network.max_connections == 100
+    rig.set(BROKER, "", "max.connections.per.ip", "7")
+    assert rig.config.network.max_connections_per_ip == 7
+
+
+def test_a_setting_of_an_older_version_that_locks_everybody_out_is_not_used(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig.set(BROKER, "", "max.connections", "0")
+
+    assert rig.config.network.max_connections > 0
+    assert "max.connections=0" in caplog.text

@@ -24,7 +24,9 @@ def config_of(*arguments: str, **environment: str) -> NodeConfig:
         file=parsed.config,
         data=parsed.data,
         listen=parsed.listen,
+        advertise=parsed.advertise,
         settings=parsed.settings,
+        override_dynamic=parsed.override_dynamic,
     )
 
 
@@ -98,6 +100,49 @@ def test_a_listener_keeps_its_name_and_protocol(tmp_path: Path) -> None:
     config = config_of("--config", str(file), "--listen", "[::1]:19092")
 
     assert str(config.network.endpoints[0]) == "INSIDE://[::1]:19092"
+
+
+@pytest.mark.parametrize(
+    ("advertise", "told"),
+    [
+        ("broker.example.org", "PLAINTEXT://broker.example.org:19092"),
+        ("broker.example.org:29092", "PLAINTEXT://broker.example.org:29092"),
+        ("[2001:db8::1]", "PLAINTEXT://[2001:db8::1]:19092"),
+        ("[2001:db8::1]:7", "PLAINTEXT://[2001:db8::1]:7"),
+    ],
+)
+def test_advertise_says_what_clients_are_told(advertise: str, told: str) -> None:
+    config = config_of("--listen", "0.0.0.0:19092", "--advertise", advertise)
+
+    advertised = config.network.advertised(config.network.endpoints[:1], "localhost")
+    assert [str(each) for each in advertised] == [told]
+
+
+@pytest.mark.parametrize("advertise", ["", "0.0.0.0", "[::]:9092", "a b", "host:port", ":9092"])
+def test_what_nobody_can_connect_to_is_not_advertised(advertise: str) -> None:
+    with pytest.raises(InvalidConfig, match=r"--advertise .*: write it as HOST or HOST:PORT"):
+        config_of("--listen", "0.0.0.0:19092", "--advertise", advertise)
+
+
+def test_a_dynamic_setting_can_be_overridden_for_a_process() -> None:
+    config = config_of("--override-dynamic", "max.connections=100")
+
+    assert config.dynamic_overrides == {"max.connections": "100"}
+
+
+@pytest.mark.parametrize(
+    ("override", "problem"),
+    [
+        ("max.conections=1", "no such setting; did you mean max.connections?"),
+        ("max.connections=0", "max.connections=0: must be at least 1"),
+        ("node.id=7", "node.id cannot be changed while brokers run"),
+    ],
+)
+def test_an_override_must_be_something_a_broker_can_be_told(override: str, problem: str) -> None:
+    with pytest.raises(InvalidConfig) as caught:
+        config_of("--override-dynamic", override)
+
+    assert problem in str(caught.value)
 
 
 def test_set_wins_over_listen() -> None:
