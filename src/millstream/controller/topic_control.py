@@ -120,13 +120,14 @@ class TopicControl:
         """Delete topics, named or by id."""
         response = DeleteTopicsResponse()
         deleted: set[Uuid] = set()
+        asked: list[tuple[str | None, Uuid]]
         if context.version < 6:
             asked = [(name, Uuid.ZERO) for name in request.topic_names]
         else:
-            asked = [(each.name or "", each.topic_id) for each in request.topics]
+            asked = [(each.name, each.topic_id) for each in request.topics]
         occurrences = Counter(asked)
         for name, topic_id in occurrences:
-            result = DeletableTopicResult(name=name or None, topic_id=topic_id)
+            result = DeletableTopicResult(name=name, topic_id=topic_id)
             response.responses.append(result)
             try:
                 if occurrences[name, topic_id] > 1:
@@ -208,24 +209,24 @@ class TopicControl:
         topic_record = TopicRecord(name=topic.name, topic_id=topic_id)
         return [topic_record, *config_records, *partitions], len(partitions)
 
-    def _deletable(self, name: str, topic_id: Uuid, version: int) -> TopicImage:
+    def _deletable(self, name: str | None, topic_id: Uuid, version: int) -> TopicImage:
         if not self._config.delete_topic_enable:
             if version < _DELETION_DISABLED_SINCE:
                 raise InvalidRequest("topic deletion is disabled")
             raise TopicDeletionDisabled
         topics = self._state.image.topics
-        if name and topic_id != Uuid.ZERO:
+        if name is not None and topic_id != Uuid.ZERO:
             raise InvalidRequest("a topic is given by its name or by its id, not by both")
         if topic_id != Uuid.ZERO:
             topic = topics.by_id.get(topic_id)
             if topic is None:
                 raise UnknownTopicId(f"there is no topic with id {topic_id}")
             return topic
-        if not name:
+        if name is None:
             raise InvalidRequest("neither a name nor an id is given")
         topic = topics.by_name.get(name)
         if topic is None:
-            raise UnknownTopicOrPartition(f"there is no topic {name}")
+            raise UnknownTopicOrPartition(f"there is no topic {name!r}")
         return topic
 
     def _add_partitions(self, asked: CreatePartitionsTopic) -> list[Message]:

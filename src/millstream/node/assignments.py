@@ -20,7 +20,7 @@ from millstream.protocol.messages.assign_replicas_to_dirs import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from millstream.types import Uuid
 
@@ -34,8 +34,10 @@ _logger = logging.getLogger(__name__)
 class AssignmentsManager:
     """Which replicas the controller has not been told about yet."""
 
-    def __init__(self, broker_id: int) -> None:
+    def __init__(self, broker_id: int, topic_name: Callable[[Uuid], str | None]) -> None:
+        """`topic_name` gives None for a topic that was deleted."""
         self._broker_id = broker_id
+        self._topic_name = topic_name
         self._waiting: dict[tuple[Uuid, int], Uuid] = {}
         self._sent: dict[tuple[Uuid, int], Uuid] = {}
         self._due_ms: int | None = None
@@ -97,28 +99,28 @@ class AssignmentsManager:
                 error_for_code(response.error_code),
             )
         else:
-            refused = set(_refused(response))
+            refused = set(self._refused(response))
             failed = {key: directory for key, directory in sent.items() if key in refused}
         for key, directory_id in failed.items():
             self._waiting.setdefault(key, directory_id)
         if self._waiting:
             self._due_ms = now_ms + (RETRY_MS if failed else 0)
 
-
-def _refused(response: AssignReplicasToDirsResponse) -> Iterator[tuple[Uuid, int]]:
-    """The replicas for which it is worth trying again."""
-    for directory in response.directories:
-        for topic in directory.topics:
-            for partition in topic.partitions:
-                if partition.error_code == NO_ERROR:
-                    continue
-                error = error_for_code(partition.error_code)
-                _logger.warning(
-                    "partition %d of topic %s could not be assigned to directory %s: %s",
-                    partition.partition_index,
-                    topic.topic_id,
-                    directory.id,
-                    error,
-                )
-                if error.retriable:
-                    yield topic.topic_id, partition.partition_index
+    def _refused(self, response: AssignReplicasToDirsResponse) -> Iterator[tuple[Uuid, int]]:
+        """The replicas for which it is worth trying again."""
+        for directory in response.directories:
+            for topic in directory.topics:
+                name = self._topic_name(topic.topic_id)
+                for partition in topic.partitions:
+                    if name is None or partition.error_code == NO_ERROR:
+                        continue
+                    error = error_for_code(partition.error_code)
+                    _logger.warning(
+                        "%s-%d could not be assigned to directory %s: %s",
+                        name,
+                        partition.partition_index,
+                        directory.id,
+                        error,
+                    )
+                    if error.retriable:
+                        yield topic.topic_id, partition.partition_index

@@ -97,7 +97,7 @@ class BrokerServer:
         self._lifecycle: BrokerLifecycleManager | None = None
         self._lifecycle_changed: asyncio.Future[None] | None = None
         self._lifecycle_alarm = timers.alarm(self._pump)
-        self._assignments = AssignmentsManager(config.process.node_id)
+        self._assignments = AssignmentsManager(config.process.node_id, shared.metadata.topic_name)
         self._assignments_alarm = timers.alarm(self._send_assignments)
         self._failure_alarm = timers.alarm(self._check_failures_reported)
         self._replicas_alarm = timers.alarm(self._tick_replicas)

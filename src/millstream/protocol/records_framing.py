@@ -206,6 +206,16 @@ def decode_subscription(blob: ReadableBuffer) -> ConsumerProtocolSubscription:
     return _decode_blob(messages.ConsumerProtocolSubscription, blob)
 
 
+def decode_subscribed_topics(blob: ReadableBuffer) -> list[str]:
+    """The topics of what a classic group member says in JoinGroup, whatever comes after them.
+
+    They come first in every version. kafkajs announces version 1 and leaves its second field out;
+    Apache Kafka reads the topics of that all the same.
+    """
+    _read_int16(blob, "ConsumerProtocolSubscription")
+    return messages.ConsumerProtocolSubscription.decode_from(blob, 0, 2)[0].topics
+
+
 def encode_assignment(assignment: ConsumerProtocolAssignment, version: int) -> bytes:
     """What the leader of a classic group gives a member in SyncGroup."""
     return _encode_versioned(assignment, version)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 _TIMEOUT_MS: Final = 30_000
+MIN_ISR: Final = "min.insync.replicas"
 
 
 class InternalTopic(NamedTuple):
@@ -44,7 +45,8 @@ class InternalTopic(NamedTuple):
     partition_count: int
     replication_factor: int
     is_factor_given: bool
-    """Whether the user asked for just this many replicas; else as many as there are brokers do."""
+    """Whether the user asked for just this many replicas; else as many as there are brokers do,
+    and no more of them need to be in sync."""
     config: Mapping[str, str]
 
 
@@ -88,9 +90,12 @@ class InternalTopics:
         self._controller.submit(request, context, lambda response: self._created(name, response))
 
     def _request(self, topic: InternalTopic) -> CreateTopicsRequest:
-        replicas = topic.replication_factor
+        replicas, configs = topic.replication_factor, dict(topic.config)
         if not topic.is_factor_given:
             replicas = max(1, min(replicas, len(self._metadata.alive_broker_ids())))
+            # A topic that has fewer replicas than it needs in sync could never be written to.
+            if MIN_ISR in configs:
+                configs[MIN_ISR] = str(min(int(configs[MIN_ISR]), replicas))
         return CreateTopicsRequest(
             topics=[
                 CreatableTopic(
@@ -99,7 +104,7 @@ class InternalTopics:
                     replication_factor=replicas,
                     configs=[
                         CreatableTopicConfig(name=name, value=value)
-                        for name, value in topic.config.items()
+                        for name, value in configs.items()
                     ],
                 )
             ],

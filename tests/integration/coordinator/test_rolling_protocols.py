@@ -87,16 +87,16 @@ def test_a_group_rolls_to_the_consumer_protocol_and_back(
     produce(broker, company.topic, [b"early"] * 40 * PARTITIONS)
     company.until(lambda: len(company.values) == 40 * PARTITIONS)
     company.commit()
-    assert type_of(broker, company.group) == "Classic"
+    assert type_of(broker, company.group) == "classic"
 
     company.replace_each(**CONSUMER)
-    assert type_of(broker, company.group) == "Consumer"
+    assert type_of(broker, company.group) == "consumer"
     produce(broker, company.topic, [b"later"] * 10 * PARTITIONS)
     company.until(lambda: company.values.count(b"later") == 10 * PARTITIONS)
     company.commit()
 
     company.replace_each(**classic)
-    assert type_of(broker, company.group) == "Classic"
+    assert type_of(broker, company.group) == "classic"
     produce(broker, company.topic, [b"last"] * 10 * PARTITIONS)
     company.until(lambda: company.values.count(b"last") == 10 * PARTITIONS)
     assert len(company.values) == 60 * PARTITIONS, "what was committed is not read again"

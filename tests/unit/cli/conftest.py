@@ -59,6 +59,6 @@ def busy(cluster: FakeGroups) -> FakeGroup:
     first = modern_member("m1", assignment(0, 1), assignment(0))
     second = modern_member("m2", assignment(), assignment(1, 2))
     cluster.groups["busy"] = FakeGroup(
-        "Consumer", "Reconciling", {0: 4}, modern=[first, second], is_reading=True
+        "consumer", "Reconciling", {0: 4}, modern=[first, second], is_reading=True
     )
     return cluster.groups["busy"]

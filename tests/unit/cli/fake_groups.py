@@ -73,7 +73,7 @@ if TYPE_CHECKING:
 class FakeGroup:
     """A group of one of the two protocols, and what it has committed in the topic."""
 
-    type: str = "Classic"
+    type: str = "classic"
     state: str = "Empty"
     offsets: dict[int, int] = field(default_factory=dict)
     classic: list[describe_groups.DescribedGroupMember] = field(default_factory=list)
@@ -153,7 +153,7 @@ class FakeGroups(FakeCluster):
 
     def _modern(self, name: str) -> consumer_group_describe.DescribedGroup:
         group = self.groups.get(name)
-        if group is None or group.type != "Consumer":
+        if group is None or group.type != "consumer":
             return consumer_group_describe.DescribedGroup(
                 group_id=name, error_code=GroupIdNotFound.code
             )
@@ -168,7 +168,7 @@ class FakeGroups(FakeCluster):
 
     def _classic(self, name: str) -> describe_groups.DescribedGroup:
         group = self.groups.get(name)
-        if group is None or group.type != "Classic":
+        if group is None or group.type != "classic":
             return describe_groups.DescribedGroup(
                 group_id=name, group_state="Dead", error_code=GroupIdNotFound.code
             )

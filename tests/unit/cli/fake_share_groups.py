@@ -72,7 +72,7 @@ class FakeShareGroups(FakeGroups):
 
     def _share(self, name: str) -> share_group_describe.DescribedGroup:
         group = self.groups.get(name)
-        if group is None or group.type != "Share":
+        if group is None or group.type != "share":
             return share_group_describe.DescribedGroup(
                 group_id=name, error_code=GroupIdNotFound.code
             )

@@ -25,8 +25,8 @@ def new_groups() -> FakeGroups:
     cluster = FakeGroups()
     cluster.groups = {
         "orders-old": FakeGroup(),
-        "orders-new": FakeGroup("Consumer"),
-        "orders-shared": FakeGroup("Share"),
+        "orders-new": FakeGroup("consumer"),
+        "orders-shared": FakeGroup("share"),
         "bills": FakeGroup(),
     }
     return cluster

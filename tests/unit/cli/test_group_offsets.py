@@ -204,7 +204,7 @@ def test_wrong_input_gets_one_line_that_says_what(
     groups: Run, cluster: FakeGroups, arguments: str, code: ExitCode, says: str
 ) -> None:
     cluster.groups |= {
-        "shared": FakeGroup("Share"),
+        "shared": FakeGroup("share"),
         "topology": FakeGroup("Streams"),
         "fresh": FakeGroup(),
     }

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def workers() -> FakeGroup:
     """A share group without members that has begun one of two partitions."""
-    return FakeGroup("Share", offsets={0: 4, 1: -1}, protocol_type="share")
+    return FakeGroup("share", offsets={0: 4, 1: -1}, protocol_type="share")
 
 
 @pytest.fixture

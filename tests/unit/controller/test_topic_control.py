@@ -289,6 +289,26 @@ def test_deletions_that_say_too_much_or_too_little_are_refused() -> None:
     assert [each.error_code for each in response.responses] == [42]
 
 
+@pytest.mark.parametrize("version", range(1, 6))
+def test_a_topic_without_a_name_is_not_there(version: int) -> None:
+    request = delete_topics.DeleteTopicsRequest(topic_names=[""])
+
+    response = Rig([0]).ask(request, version=version)
+
+    assert [(each.name, each.error_code) for each in response.responses] == [("", 3)]
+    response.encode(version)
+
+
+def test_an_empty_name_is_a_name_and_none_is_not() -> None:
+    state = delete_topics.DeleteTopicState
+    request = delete_topics.DeleteTopicsRequest(topics=[state(name=""), state(name=None)])
+
+    response = Rig([0]).ask(request)
+
+    found = [(each.name, each.error_code) for each in response.responses]
+    assert found == [("", 3), (None, 42)]
+
+
 def test_deletion_can_be_switched_off() -> None:
     rig = Rig([0], delete_topic_enable=False)
     rig.create("a", [[0]])

@@ -23,6 +23,10 @@ TOPIC = Uuid(bytes([1]) * 16)
 FIRST, SECOND = Uuid(bytes([2]) * 16), Uuid(bytes([3]) * 16)
 
 
+def manager_of(name: str | None = "orders") -> AssignmentsManager:
+    return AssignmentsManager(1, lambda _: name)
+
+
 def assigned(request: AssignReplicasToDirsRequest | None) -> dict[tuple[Uuid, int], Uuid]:
     assert request is not None
     return {
@@ -43,7 +47,7 @@ def response_with(error_code: int, partition: int = 0) -> AssignReplicasToDirsRe
 
 
 def test_assignments_are_sent_together_and_at_once() -> None:
-    manager = AssignmentsManager(1)
+    manager = manager_of()
     manager.assign(TOPIC, 0, FIRST, 5)
     manager.assign(TOPIC, 1, SECOND, 6)
     manager.assign(TOPIC, 0, SECOND, 7)
@@ -57,7 +61,7 @@ def test_assignments_are_sent_together_and_at_once() -> None:
 
 
 def test_what_comes_meanwhile_waits_for_the_answer() -> None:
-    manager = AssignmentsManager(1)
+    manager = manager_of()
     manager.assign(TOPIC, 0, FIRST, 0)
     manager.take_request(1, 0)
     manager.assign(TOPIC, 1, FIRST, 0)
@@ -70,7 +74,7 @@ def test_what_comes_meanwhile_waits_for_the_answer() -> None:
 
 
 def test_a_request_has_a_limit() -> None:
-    manager = AssignmentsManager(1)
+    manager = manager_of()
     for partition in range(PARTITIONS_PER_REQUEST_MAX + 1):
         manager.assign(TOPIC, partition, FIRST, 0)
 
@@ -80,7 +84,7 @@ def test_a_request_has_a_limit() -> None:
 
 
 def test_a_request_that_failed_is_repeated_unless_it_is_outdated() -> None:
-    manager = AssignmentsManager(1)
+    manager = manager_of()
     manager.assign(TOPIC, 0, FIRST, 0)
     manager.assign(TOPIC, 1, FIRST, 0)
     manager.take_request(1, 0)
@@ -102,7 +106,7 @@ def test_a_request_that_failed_is_repeated_unless_it_is_outdated() -> None:
 def test_a_replica_that_is_refused_for_good_is_not_tried_again(
     error_code: int, retry_ms: int | None
 ) -> None:
-    manager = AssignmentsManager(1)
+    manager = manager_of()
     manager.assign(TOPIC, 0, FIRST, 0)
     manager.take_request(1, 0)
 
@@ -112,10 +116,34 @@ def test_a_replica_that_is_refused_for_good_is_not_tried_again(
 
 
 def test_a_replica_that_is_gone_is_not_reported() -> None:
-    manager = AssignmentsManager(1)
+    manager = manager_of()
     manager.assign(TOPIC, 0, FIRST, 0)
 
     manager.forget(TOPIC, 0)
 
     assert manager.next_deadline_ms is None
     assert manager.take_request(1, 0) is None
+
+
+def test_a_refusal_is_told_with_the_name_of_the_topic(caplog: pytest.LogCaptureFixture) -> None:
+    manager = manager_of("orders")
+    manager.assign(TOPIC, 0, FIRST, 0)
+    manager.take_request(1, 0)
+
+    manager.answered(response_with(InvalidRequest.code), 0)
+
+    assert "orders-0 could not be assigned" in caplog.text
+    assert str(TOPIC) not in caplog.text
+
+
+def test_a_topic_that_was_deleted_meanwhile_needs_no_directory(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    manager = manager_of(None)
+    manager.assign(TOPIC, 0, FIRST, 0)
+    manager.take_request(1, 0)
+
+    manager.answered(response_with(KafkaStorageError.code), 0)
+
+    assert caplog.text == ""
+    assert manager.next_deadline_ms is None

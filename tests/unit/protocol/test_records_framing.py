@@ -24,6 +24,7 @@ from millstream.protocol.records_framing import (
     decode_kraft_control,
     decode_metadata_record,
     decode_principal,
+    decode_subscribed_topics,
     decode_subscription,
     encode_assignment,
     encode_control_key,
@@ -183,6 +184,16 @@ def test_subscription_and_assignment_come_back() -> None:
     assert encode_subscription(subscription, 3)[:2] == b"\0\3"
     assert decode_subscription(encode_subscription(subscription, 3)) == subscription
     assert decode_assignment(encode_assignment(assignment, 0)) == assignment
+
+
+def test_the_topics_of_a_subscription_are_read_without_what_should_follow() -> None:
+    blob = encode_subscription(ConsumerProtocolSubscription(topics=["a", "b"]), 0)
+
+    assert decode_subscribed_topics(b"\0\1" + blob[2:]) == ["a", "b"]
+    with pytest.raises(DecodeError):
+        decode_subscription(b"\0\1" + blob[2:])
+    with pytest.raises(DecodeError, match="ConsumerProtocolSubscription at byte 0: 1 bytes"):
+        decode_subscribed_topics(b"\0")
 
 
 def test_a_subscription_from_the_future_is_read_as_the_youngest_we_know() -> None:

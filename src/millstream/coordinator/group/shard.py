@@ -178,7 +178,7 @@ class GroupShard:
                 group_id=group.group_id,
                 protocol_type=group.protocol_type or "",
                 group_state=group.state_name,
-                group_type=group.type.value.capitalize(),
+                group_type=group.type.value,
             )
             for group in self.groups.values()
             if (not states or group.state_name.lower() in states)

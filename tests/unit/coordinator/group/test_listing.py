@@ -105,7 +105,7 @@ def test_groups_are_listed_with_their_type_as_kafka_spells_it(world: World) -> N
     world.groups.list_groups(ListGroupsRequest(), Caller("c", "/host", 5), answers.append)
 
     (group,) = only(answers).groups
-    assert (group.group_type, group.protocol_type) == ("Classic", "")
+    assert (group.group_type, group.protocol_type) == ("classic", "")
 
 
 def test_groups_are_not_listed_while_some_are_being_loaded(world: World) -> None:

@@ -27,7 +27,7 @@ from millstream.errors import (
 )
 from millstream.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from millstream.protocol.messages.sync_group import SyncGroupResponse
-from millstream.protocol.records_framing import decode_subscription
+from millstream.protocol.records_framing import decode_subscribed_topics
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -308,7 +308,7 @@ class ClassicGroup:
         topics: set[str] = set()
         try:
             for member in self.members.values():
-                topics.update(decode_subscription(member.metadata(self.protocol)).topics)
+                topics.update(decode_subscribed_topics(member.metadata(self.protocol)))
         except DecodeError as error:
             _logger.warning("what %s reads is not known: %s", self.group_id, error)
             return

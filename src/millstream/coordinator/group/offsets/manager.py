@@ -8,6 +8,7 @@ from millstream.coordinator.decision import Decision
 from millstream.coordinator.group.group import CommitOrigin
 from millstream.coordinator.group.offsets.expiry import expired_offsets
 from millstream.coordinator.group.offsets.records import (
+    EXPIRY_MAX,
     NO_EXPIRY,
     from_legacy,
     offset_record,
@@ -95,7 +96,7 @@ class OffsetManager:
             check = group.validate_offset_commit(origin, now.now_ms)
         expire_ms = NO_EXPIRY
         if retention_ms != NO_EXPIRY:
-            expire_ms = now.wall_ms + retention_ms
+            expire_ms = min(now.wall_ms + retention_ms, EXPIRY_MAX)
         codes, records = self._decide(commit, check, now.wall_ms, expire_ms)
         # The first commit of a name makes its group, which other commits look at.
         may_wait = group is not None

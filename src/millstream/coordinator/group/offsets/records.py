@@ -17,6 +17,8 @@ from millstream.protocol.records_framing import GROUP_RECORDS
 from millstream.types import Uuid
 
 NO_EXPIRY: Final = -1
+EXPIRY_MAX: Final = 2**63 - 1
+"""The last moment that a record can name."""
 _VERSION: Final = 4
 _VERSION_WITH_EXPIRY: Final = 1
 """The only one that says when an offset expires: from clients that ask for a retention."""

@@ -21,6 +21,7 @@ from millstream.errors import (
     UnknownTopicOrPartition,
 )
 from millstream.protocol.messages import LegacyOffsetCommitKey, LegacyOffsetCommitValue
+from millstream.protocol.messages.offset_commit import OffsetCommitResponse
 from millstream.protocol.messages.offset_fetch import OffsetFetchRequestGroup
 from millstream.records import RecordBatch
 from millstream.types import Uuid
@@ -251,6 +252,15 @@ def test_offsets_are_there_again_after_a_takeover(world: World) -> None:
     assert found == {ORDERS: 7, ("payments", 1): 6}
     assert world.shard.offsets.committed.count == 2
     assert world.fetch(("payments", 1))[("payments", 1)].metadata == "note"
+
+
+@pytest.mark.parametrize("retention_ms", [2**63 - 1, -(2**63), 0, -2])
+def test_no_retention_is_too_long_to_be_written(world: World, retention_ms: int) -> None:
+    (answer,) = world.commit({ORDERS: 5}, version=3, retention_ms=retention_ms)
+
+    assert isinstance(answer, OffsetCommitResponse)
+    assert answer.topics[0].partitions[0].error_code == 0
+    assert len(world.store.batches[0]) == 1
 
 
 @pytest.mark.parametrize(("retention_ms", "version"), [(-1, 4), (60_000, 1)])

@@ -63,6 +63,24 @@ def test_offsets_of_topics_that_are_read_are_not_deleted(world: World) -> None:
     assert world.offset_of("payments", 0) == -1
 
 
+def test_the_topics_of_a_shortened_subscription_are_known(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """kafkajs announces version 1 of its subscription and leaves its last field out."""
+    member = Member(world)
+    blob = member.metadata()
+    member.metadata = lambda: b"\0\1" + blob[2:]  # type: ignore[method-assign]  # as kafkajs does
+    stable(world, member)
+    member.commit("orders", 0, 5)
+    member.commit("payments", 0, 6)
+
+    answer = only(world.delete_offsets(ORDERS, PAYMENTS))
+
+    codes = [topic.partitions[0].error_code for topic in answer.topics]
+    assert codes == [GroupSubscribedToTopic.code, 0]
+    assert caplog.text == ""
+
+
 def test_members_that_are_no_consumers_keep_all_their_offsets(world: World) -> None:
     member = Member(world)
     member.protocol_type = "connect"
