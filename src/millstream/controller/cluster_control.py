@@ -30,6 +30,7 @@ from millstream.metadata.features import (
     DIRECTORIES_SINCE,
     METADATA_VERSION,
     METADATA_VERSION_MIN,
+    UNSERVED_FEATURES,
 )
 from millstream.protocol.messages.broker_heartbeat import BrokerHeartbeatResponse
 from millstream.protocol.messages.broker_records import BrokerRegistrationChangeRecord
@@ -229,8 +230,10 @@ class ClusterControl:
         return directories
 
     def _check_features(self, who: str, features: Mapping[str, VersionRange]) -> None:
-        """A node must support every level that the cluster is at."""
+        """A node must support every level that the cluster is at, of what is served here."""
         for name, level in self._state.image.features.levels.items():
+            if name in UNSERVED_FEATURES:
+                continue
             default = VersionRange(0, 0)
             if name == METADATA_VERSION:
                 default = VersionRange(METADATA_VERSION_MIN, METADATA_VERSION_MIN)

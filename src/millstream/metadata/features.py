@@ -24,6 +24,10 @@ ELIGIBLE_LEADER_REPLICAS_VERSION: Final = "eligible.leader.replicas.version"
 SHARE_VERSION: Final = "share.version"
 STREAMS_VERSION: Final = "streams.version"
 
+UNSERVED_FEATURES: Final = frozenset({STREAMS_VERSION})
+"""Features of Apache Kafka that are not served here. A cluster that Apache Kafka formatted may have
+them: their levels are kept for it, offered to nobody, and no node need support them."""
+
 METADATA_VERSION_NAMES: Final[Mapping[int, str]] = MappingProxyType(
     {
         7: "3.3-IV3",
@@ -108,7 +112,6 @@ FEATURES: Final[Mapping[str, Feature]] = MappingProxyType(
             _feature(GROUP_VERSION, 1, {1: 22}, {}),
             _feature(ELIGIBLE_LEADER_REPLICAS_VERSION, 1, {1: 26}, {1: ELR_RECORDS_SINCE}),
             _feature(SHARE_VERSION, 1, {1: 28}, {}),
-            _feature(STREAMS_VERSION, 1, {1: 28}, {}),
         )
     }
 )

@@ -45,9 +45,9 @@ class InternalTopic(NamedTuple):
     partition_count: int
     replication_factor: int
     is_factor_given: bool
-    """Whether the user asked for just this many replicas; else as many as there are brokers do,
-    and no more of them need to be in sync."""
+    """Whether the user asked for just this many replicas; else as many as there are brokers do."""
     config: Mapping[str, str]
+    """Its settings; no more replicas need to be in sync than it has."""
 
 
 class InternalTopics:
@@ -93,9 +93,9 @@ class InternalTopics:
         replicas, configs = topic.replication_factor, dict(topic.config)
         if not topic.is_factor_given:
             replicas = max(1, min(replicas, len(self._metadata.alive_broker_ids())))
-            # A topic that has fewer replicas than it needs in sync could never be written to.
-            if MIN_ISR in configs:
-                configs[MIN_ISR] = str(min(int(configs[MIN_ISR]), replicas))
+        # A topic that has fewer replicas than it needs in sync could never be written to.
+        if MIN_ISR in configs:
+            configs[MIN_ISR] = str(min(int(configs[MIN_ISR]), replicas))
         return CreateTopicsRequest(
             topics=[
                 CreatableTopic(

@@ -15,6 +15,7 @@ from millstream.metadata.features import SUPPORTED_FEATURES
 from millstream.metadata.image import EMPTY_IMAGE, MetadataImage, MetadataProvenance
 from millstream.metadata.records import MetadataBatch, encode_record
 from millstream.protocol.messages import broker_heartbeat, broker_registration, create_topics
+from millstream.protocol.messages.config_records import FeatureLevelRecord
 from millstream.protocol.messages.log_records import (
     BeginTransactionRecord,
     EndTransactionRecord,
@@ -262,6 +263,14 @@ class Rig:
         record = PartitionChangeRecord(
             topic_id=self.topic_id(name), partition_id=partition_id, **change
         )
+        self.controller._append(term, [record], WALL_MS)
+        self.commit()
+
+    def force_level(self, feature: str, level: int) -> None:
+        """Write a feature's level into the log as a controller of another kind might have."""
+        term = self.controller._term
+        assert term is not None
+        record = FeatureLevelRecord(name=feature, feature_level=level)
         self.controller._append(term, [record], WALL_MS)
         self.commit()
 

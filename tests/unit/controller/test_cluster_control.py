@@ -79,6 +79,16 @@ def test_rule_10_another_incarnation_leaves_the_isr_of_its_past() -> None:
     assert (rig.partition("t").leader, rig.partition("t").isr) == (0, (0,))
 
 
+def test_what_apache_kafka_finalized_and_we_do_not_serve_keeps_no_broker_out() -> None:
+    rig = Rig()
+    rig.force_level("streams.version", 1)
+
+    rig.register(1)
+
+    assert "streams.version" not in rig.image.cluster.brokers[1].features
+    assert rig.image.features.level("streams.version") == 1
+
+
 def test_rule_10_a_finalized_feature_must_be_supported() -> None:
     rig = Rig()
     features = rig.registration(1).features

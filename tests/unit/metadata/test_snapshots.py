@@ -217,7 +217,6 @@ def test_the_bootstrap_records_of_4_3() -> None:
         "eligible.leader.replicas.version": 1,
         "group.version": 1,
         "share.version": 1,
-        "streams.version": 1,
         "transaction.version": 2,
     }
     assert next(iter(levels)) == "metadata.version"

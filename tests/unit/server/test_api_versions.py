@@ -91,6 +91,18 @@ def test_finalized_features_have_the_level_of_the_metadata() -> None:
     assert answer.finalized_features_epoch == broker.metadata.image.provenance.last_offset
 
 
+def test_features_that_are_not_served_are_not_offered() -> None:
+    broker = Broker()
+    broker.controller.force_level("streams.version", 1)
+    broker.publish()
+
+    answer = broker.ask(NAMED)
+
+    assert broker.metadata.features()[0]["streams.version"] == 1
+    assert "streams.version" not in {each.name for each in answer.supported_features}
+    assert "streams.version" not in {each.name for each in answer.finalized_features}
+
+
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_produce_before_version_3_ends_the_connection(version: int) -> None:
     broker = Broker()

@@ -24,6 +24,7 @@ from millstream.errors import (
 )
 from millstream.metadata.configs import ResourceType
 from millstream.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from millstream.protocol.messages.find_coordinator import FindCoordinatorRequest
 from millstream.protocol.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
 )
@@ -115,6 +116,18 @@ def test_a_coordinator_is_the_leader_of_the_keys_partition(
     assert found.port > 0
     assert broker.metadata.partition_count(topic) == INTERNAL_PARTITIONS
     assert broker.metadata.topic_config(topic)["cleanup.policy"] == "compact"
+
+
+@pytest.mark.parametrize(
+    ("key_type", "topic"), [(1, "__transaction_state"), (2, "__share_group_state")]
+)
+def test_no_more_replicas_need_to_be_in_sync_than_there_are(key_type: int, topic: str) -> None:
+    broker = Broker()
+    key = f"g:{Uuid(bytes([1]) * 16)}:0"
+
+    broker.ask(FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key]), 6)
+
+    assert broker.metadata.topic_config(topic)["min.insync.replicas"] == "1"
 
 
 def test_the_coordinators_topics_have_as_many_partitions_as_kafkas_unless_told_otherwise() -> None:

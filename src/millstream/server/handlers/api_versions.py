@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from millstream.errors import InvalidRequest
+from millstream.metadata.features import UNSERVED_FEATURES
 from millstream.protocol.messages.api_versions import (
     ApiVersion,
     ApiVersionsResponse,
@@ -61,7 +62,7 @@ def handle_api_versions(
         finalized_features=[
             FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
             for name, level in sorted(levels.items())
-            if level > 0
+            if level > 0 and name not in UNSERVED_FEATURES
         ],
     )
 
