@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NewType
 
-from millstream.errors import InvalidRequest
+from millstream.errors import InvalidRequest, UnsupportedVersion
 from millstream.metadata.shared_map import SharedMap
 from millstream.protocol.messages import describe_client_quotas as describe
 from millstream.protocol.messages.config_records import ClientQuotaRecord, EntityData
@@ -98,7 +98,7 @@ def describe_client_quotas(
     """The entities that match every component; with `strict` those that have no other part."""
     try:
         wanted = _components(request)
-    except InvalidRequest as error:
+    except (InvalidRequest, UnsupportedVersion) as error:
         return describe.DescribeClientQuotasResponse(
             error_code=error.code, error_message=str(error), entries=None
         )
@@ -125,8 +125,10 @@ def _components(
 ) -> dict[str, describe.ComponentData]:
     wanted: dict[str, describe.ComponentData] = {}
     for component in request.components:
+        if not component.entity_type:
+            raise InvalidRequest("a component names no entity type")
         if component.entity_type not in ENTITY_TYPES:
-            raise InvalidRequest(f"there is no quota entity type {component.entity_type!r}")
+            raise UnsupportedVersion(f"there is no quota entity type {component.entity_type!r}")
         if component.entity_type in wanted:
             raise InvalidRequest(f"entity type {component.entity_type} occurs twice")
         if component.match_type not in (MATCH_EXACT, MATCH_DEFAULT, MATCH_SPECIFIED):

@@ -2,8 +2,8 @@
 
 `KafkaApis` serves them on a broker's listeners, so that a client need not know which node is the
 controller: CreateTopics 2-7, DeleteTopics 1-6, CreatePartitions 0-3, ElectLeaders 0-2,
-UpdateFeatures 0-2, UnregisterBroker 0 and DescribeQuorum 0-2. Retries and time limits are the
-channel's business.
+AlterPartitionReassignments 0-1, ListPartitionReassignments 0, UpdateFeatures 0-2,
+UnregisterBroker 0 and DescribeQuorum 0-2. Retries and time limits are the channel's business.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ FORWARDED_BY_BROKERS: Final = (
     ApiKey.DELETE_TOPICS,
     ApiKey.CREATE_PARTITIONS,
     ApiKey.ELECT_LEADERS,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS,
     ApiKey.DESCRIBE_QUORUM,
     ApiKey.UPDATE_FEATURES,
     ApiKey.UNREGISTER_BROKER,

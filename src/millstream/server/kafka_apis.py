@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from millstream.errors import DecodeError, UnknownServerError
 from millstream.protocol.api import ApiKey
 from millstream.protocol.notation import VersionRange
+from millstream.server.absent_features import absent_feature_handlers
 from millstream.server.api_server import ApiServer, Handler
 from millstream.server.auto_topic_creation import AutoTopicCreationManager
 from millstream.server.config_descriptions import ConfigDescriptions
@@ -25,6 +26,10 @@ from millstream.server.handlers.alter_replica_log_dirs import (
 )
 from millstream.server.handlers.api_versions import fail_api_versions, handle_api_versions
 from millstream.server.handlers.delete_records import fail_delete_records, handle_delete_records
+from millstream.server.handlers.describe_client_quotas import (
+    fail_describe_client_quotas,
+    handle_describe_client_quotas,
+)
 from millstream.server.handlers.describe_cluster import (
     fail_describe_cluster,
     handle_describe_cluster,
@@ -44,6 +49,10 @@ from millstream.server.handlers.describe_producers import (
 from millstream.server.handlers.describe_topic_partitions import (
     fail_describe_topic_partitions,
     handle_describe_topic_partitions,
+)
+from millstream.server.handlers.describe_user_scram_credentials import (
+    fail_describe_user_scram_credentials,
+    handle_describe_user_scram_credentials,
 )
 from millstream.server.handlers.fetch import FetchHandler
 from millstream.server.handlers.find_coordinator import (
@@ -132,6 +141,8 @@ class KafkaApis(ApiServer):
             **_metadata_handlers(metadata, auto_creation, config, cluster_id, random),
             **_config_handlers(node_id, metadata, descriptions, controller, clock),
             **_coordinator_handlers(coordinators, metadata, clock),
+            **_client_handlers(metadata),
+            **absent_feature_handlers(),
         }
         forwarded = Handler(partial(forward, controller=controller, clock=clock), fail_forwarded)
         handlers |= dict.fromkeys((*FORWARDED_BY_BROKERS, ApiKey.ALTER_CONFIGS), forwarded)
@@ -295,6 +306,19 @@ def _config_handlers(
         ),
         ApiKey.LIST_CONFIG_RESOURCES: Handler(
             partial(handle_list_config_resources, metadata=metadata), fail_list_config_resources
+        ),
+    }
+
+
+def _client_handlers(metadata: KRaftMetadataCache) -> dict[ApiKey, Handler]:
+    """What the metadata have about clients: nothing, until somebody may change it."""
+    return {
+        ApiKey.DESCRIBE_CLIENT_QUOTAS: Handler(
+            partial(handle_describe_client_quotas, metadata=metadata), fail_describe_client_quotas
+        ),
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: Handler(
+            partial(handle_describe_user_scram_credentials, metadata=metadata),
+            fail_describe_user_scram_credentials,
         ),
     }
 

@@ -14,6 +14,7 @@ from millstream.client.admin.cluster import FeatureUpdate
 from millstream.client.admin.configs import Append, ConfigResource, Subtract
 from millstream.client.admin.log_dirs import TopicPartitionReplica
 from millstream.client.admin.partitions import END
+from millstream.client.admin.quotas import QuotaEntity
 from millstream.client.admin.topics import NewTopic
 from millstream.client.groups import OffsetAndMetadata
 from millstream.errors import (
@@ -24,6 +25,7 @@ from millstream.errors import (
     InvalidArgument,
     InvalidPartitions,
     MillstreamError,
+    SecurityDisabled,
     TopicAlreadyExists,
     TransactionalIdNotFound,
     UnknownTopicOrPartition,
@@ -249,10 +251,18 @@ def test_transactions_and_producers(admin: Admin, topic: str) -> None:
 
 
 def test_what_the_broker_does_not_offer_is_said_clearly(admin: Admin) -> None:
+    changes = {QuotaEntity(user="alice"): {"producer_byte_rate": 1.0}}
+
     with pytest.raises(UnsupportedVersion, match="does not offer it"):
+        admin.alter_client_quotas(changes).raise_first()
+
+
+def test_what_is_not_there_is_answered_as_by_a_kafka_without_it(admin: Admin) -> None:
+    with pytest.raises(SecurityDisabled):
         admin.describe_acls()
-    with pytest.raises(UnsupportedVersion):
-        admin.describe_client_quotas()
+    assert admin.describe_client_quotas() == {}
+    assert admin.describe_user_scram_credentials() == {}
+    assert admin.list_partition_reassignments() == {}
 
 
 def test_a_namespace_sees_only_its_own(millstream_broker: EmbeddedBroker) -> None:

@@ -259,7 +259,7 @@ def test_client_quotas_are_described_by_filter() -> None:
 @pytest.mark.parametrize(
     "request_",
     [
-        quota_request(("planet", 0, "mars")),
+        quota_request(("", 0, "mars")),
         quota_request(("user", 0, "a"), ("user", 0, "b")),
         quota_request(("user", 9, None)),
         quota_request(("user", 0, None)),
@@ -274,6 +274,12 @@ def test_quota_filters_that_make_no_sense_are_refused(
 
     assert (response.error_code, response.entries) == (42, None)
     assert response.error_message
+
+
+def test_quotas_of_a_kind_that_nobody_knows_may_be_those_of_a_younger_version() -> None:
+    response = describe_client_quotas(FULL.client_quotas, quota_request(("planet", 0, "mars")))
+
+    assert (response.error_code, response.entries) == (35, None)
 
 
 def test_scram_credentials_are_described_without_secrets() -> None:

@@ -20,6 +20,7 @@ from millstream.errors import (
 from millstream.protocol.api import ApiKey
 from millstream.protocol.frame import encode_request
 from millstream.protocol.message import Struct
+from millstream.server import absent_features
 from tests.unit.server.fakes import Call
 from tests.unit.server.harness import Broker, frame_request
 from tests.unit.server.requests import request_for
@@ -34,7 +35,14 @@ SERVED = [
 ]
 """Every version that is answered; Produce is listed from 0 but answered from 3."""
 
+ABSENT: dict[ApiKey, tuple[type[ApiError], ...]] = {
+    api: (error_class,) for api, (error_class, _) in absent_features.ANSWERS.items()
+}
+"""What is said about features that are not there."""
+
 STRANGERS: dict[ApiKey, tuple[type[ApiError], ...]] = {
+    **ABSENT,
+    ApiKey.UNREGISTER_BROKER: (InvalidRequest,),
     ApiKey.JOIN_GROUP: (MemberIdRequired,),
     ApiKey.SYNC_GROUP: (UnknownMemberId,),
     ApiKey.HEARTBEAT: (UnknownMemberId,),
