@@ -80,7 +80,8 @@ class Node:
     ) -> None:
         """`on_fatal` hears of what the node cannot go on after; the owner then stops it.
 
-        `intercept` may put something in front of the handlers, such as faults for tests.
+        `intercept` may put something in front of the handlers, such as faults for tests. It sees
+        what the fast path declines: `declined_apis` of that says what it wants to see.
         """
         self.config = config
         self._clock = clock or SystemClock()
@@ -290,9 +291,7 @@ class Node:
             elif self.broker is not None:
                 broker_apis = self.broker.apis
                 handle = self._intercept(broker_apis)
-                # Whoever puts something in front of the handlers wants to see every request.
-                express = broker_apis.express if handle == broker_apis.handle else None
-                self.sockets.serve(name, handle, broker_apis.apis, express=express)
+                self.sockets.serve(name, handle, broker_apis.apis, express=broker_apis.express)
 
     # Stop.
 

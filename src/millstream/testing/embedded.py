@@ -227,6 +227,7 @@ class EmbeddedBroker:
 
     def _intercept(self, apis: ApiServer) -> RequestHandler:
         if isinstance(apis, KafkaApis):
+            self.faults.intercept(apis.express)
             return FaultyHandler(apis, self.faults, asyncio.get_running_loop())
         return apis.handle
 

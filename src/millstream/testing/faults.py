@@ -1,8 +1,8 @@
 """Faults that a client may meet, on demand: slow answers, errors, connections that break.
 
 `EmbeddedBroker.faults` is one. A test's thread says what shall happen; the broker's thread meets it
-in front of its request handlers. Requests of one connection stay in order, delayed or not, as
-they do in any Kafka broker.
+in front of its request handlers. The broker's fast path declines the APIs with faults and no other.
+Requests of one connection stay in order, delayed or not, as they do in any Kafka broker.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import threading
 from collections import deque
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from millstream.errors import ERRORS_BY_CODE, ApiError, InvalidArgument, ProtocolError
 from millstream.network.request import CLOSE, PENDING, Connection
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 _FOR_EVER: Final = 1 << 62
+_EVERY_API: Final = (1 << 64) - 1
+_LAST_API_BIT: Final = 63
 _API_NAMES: Final = {api.api_name.lower(): api for api in ApiKey}
 _ERROR_NAMES: Final = {error.wire_name: error for error in ERRORS_BY_CODE.values()}
 
@@ -69,6 +71,13 @@ class _Planned:
         self.times = times
 
 
+class FastPath(Protocol):
+    """What answers requests that the handlers do not see."""
+
+    declined_apis: int
+    """A bit for each API whose requests it leaves to the handlers; the last for all beyond."""
+
+
 class Faults:
     """What goes wrong next. Methods may be called on any thread.
 
@@ -84,6 +93,7 @@ class Faults:
         self._delays: dict[int, deque[_Delay]] = {}
         self._actions: dict[int, deque[_Planned]] = {}
         self._is_unavailable = False
+        self._fast_path: FastPath | None = None
         self.is_quiet = True
         """Whether nothing goes wrong: all that a request pays when nothing was asked for."""
 
@@ -94,7 +104,7 @@ class Faults:
         delay = _Delay(ms, _checked_times(times))
         with self._guard:
             self._delays.setdefault(_checked_api(api), deque()).append(delay)
-            self.is_quiet = False
+            self._note_planned()
 
     def fail(
         self, api: ApiKey | str, error: ApiError | type[ApiError] | str | int, *, times: int = 1
@@ -125,13 +135,19 @@ class Faults:
             self._delays.clear()
             self._actions.clear()
             self._is_unavailable = False
-            self.is_quiet = True
+            self._note_planned()
+
+    def intercept(self, fast_path: FastPath | None) -> None:
+        """For the broker: what it answers with before its handlers see a request."""
+        with self._guard:
+            self._fast_path = fast_path
+            self._note_planned()
 
     def take(self, api_key: int) -> tuple[int, Action | None]:
         """For the broker: by how much the next request of an API is late, and what happens."""
         with self._guard:
             delay_ms, action = self._take_delay(api_key), self._take_action(api_key)
-            self._note_quiet()
+            self._note_planned()
         return delay_ms, action
 
     def _take_delay(self, api_key: int) -> int:
@@ -160,16 +176,23 @@ class Faults:
         planned = _Planned(action, _checked_times(times))
         with self._guard:
             self._actions.setdefault(_checked_api(api), deque()).append(planned)
-            self.is_quiet = False
+            self._note_planned()
 
     def _set_unavailable(self, is_unavailable: bool) -> None:
         with self._guard:
             self._is_unavailable = is_unavailable
-            self._note_quiet()
+            self._note_planned()
 
-    def _note_quiet(self) -> None:
-        is_planned = any(self._delays.values()) or any(self._actions.values())
-        self.is_quiet = not (is_planned or self._is_unavailable)
+    def _note_planned(self) -> None:
+        """Let the next request of an API with faults, and of no other, come to the handlers."""
+        declined = _EVERY_API if self._is_unavailable else 0
+        for plans in (self._delays, self._actions):
+            for api_key, planned in plans.items():
+                if planned:
+                    declined |= 1 << min(api_key, _LAST_API_BIT)
+        self.is_quiet = not declined
+        if self._fast_path is not None:
+            self._fast_path.declined_apis = declined
 
 
 class FaultyHandler:

@@ -92,6 +92,31 @@ def test_an_error_is_answered_as_often_as_asked_for_and_nothing_is_done(bench: B
     assert bench.faults.is_quiet
 
 
+class FastPath:
+    """What knows which APIs it must leave to the handlers."""
+
+    declined_apis = 0
+
+
+def test_the_fast_path_leaves_only_apis_with_faults_to_the_handlers(bench: Bench) -> None:
+    fast_path = FastPath()
+    bench.faults.intercept(fast_path)
+    assert fast_path.declined_apis == 0
+
+    bench.faults.fail("Fetch", NotLeaderOrFollower)
+    bench.faults.delay("Produce", 1)
+    assert fast_path.declined_apis == 1 << ApiKey.PRODUCE | 1 << ApiKey.FETCH
+    bench.handle(bench.client.request(1, ApiKey.FETCH))
+    assert fast_path.declined_apis == 1 << ApiKey.PRODUCE
+    bench.faults.drop("ShareGroupHeartbeat")
+    assert fast_path.declined_apis == 1 << ApiKey.PRODUCE | 1 << 63
+    bench.faults.clear()
+    assert fast_path.declined_apis == 0
+    with bench.faults.unavailable():
+        assert fast_path.declined_apis == (1 << 64) - 1
+    assert fast_path.declined_apis == 0
+
+
 @pytest.mark.parametrize(
     "error", ["not_leader_or_follower", 6, NotLeaderOrFollower, NotLeaderOrFollower("now")]
 )

@@ -1,6 +1,6 @@
 """The seam between `selector` and those who answer requests without Python; see express.pyx."""
 
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from millstream._accel.broker.bulk_receiver cimport ms_frame_check
 from millstream._accel.broker.records_sender cimport ms_answer
@@ -21,9 +21,12 @@ cdef class ExpressReader:
 
 cdef class ExpressHandler:
     cdef public ExpressReader reader
+    # A bit for each API key whose frames are not for the fast path, as somebody else wants to see them.
+    cdef public uint64_t declined_apis
     # What can be found out about a whole frame on any thread, before it is staged; or NULL.
     cdef ms_frame_check check
 
+    cdef bint declines_api(self, const uint8_t* frame) noexcept
     cdef int begin(self) except -1
     cdef int64_t stage(
         self, uint8_t* frame, int64_t size, int64_t checked, uint8_t* answer) except -2

@@ -6,6 +6,7 @@ class ExpressReader:
 
 class ExpressHandler:
     reader: ExpressReader | None
+    declined_apis: int
     def answer_all(
         self, frames: Sequence[bytearray], *, are_checked: bool = False
     ) -> list[bytes]: ...

@@ -13,10 +13,15 @@ answered at once, with records that the selector sends from their file.
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+
+from millstream._accel.wire cimport ms_read_big_endian
 
 cdef enum:
     FRAME_BYTES_MIN = 14
+    API_KEY_AT = 4
+    # Of the word of declined APIs; this one stands for all API keys from here on.
+    LAST_API_BIT = 63
 
 
 cdef class ExpressReader:
@@ -70,6 +75,14 @@ cdef class ExpressHandler:
             sizes.append(size)
         self.commit()
         return [bytes(answer[:size]) for answer, size in zip(answers, sizes)]
+
+    cdef bint declines_api(self, const uint8_t* frame) noexcept:
+        """Whether a frame is of an API that is declined; one test for a word that is nearly always 0."""
+        cdef uint64_t api
+        if self.declined_apis == 0:
+            return False
+        api = ms_read_big_endian(frame + API_KEY_AT, 2)
+        return (self.declined_apis >> min(api, <uint64_t>LAST_API_BIT)) & 1
 
     cdef int begin(self) except -1:
         """A turn begins."""

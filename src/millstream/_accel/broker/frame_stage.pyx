@@ -77,6 +77,8 @@ cdef class FrameStage(LargeFrames):
                 is_replying = False
                 if not self._begin(transport, express):
                     break
+            if express.declines_api(base + start):
+                break
             answer = express.stage(
                 base + start, frame_end - start, checked, self._answers + self._answers_used)
             checked = 0

@@ -153,7 +153,7 @@ cdef bint find_batch(segment, int64_t offset, Head* head) except -1:
     file = slot(segment, segment_slots.file)
     index = slot(slot(segment, segment_slots.indexes), segment_slots.offsets)
     pending = slot(index, segment_slots.pending)
-    if (type(file) is not disk_file or number_in(file, segment_slots.descriptor) < 0
+    if (not isinstance(file, disk_file) or number_in(file, segment_slots.descriptor) < 0
             or slot(segment, segment_slots.is_ready) is not True):
         return False
     entries.count = number_in(index, segment_slots.entry_count)

@@ -7,5 +7,6 @@ from millstream._accel.broker.frame_stage import FrameStage
 IS_SUPPORTED: Final[bool]
 
 class Selector(FrameStage):
+    answered: Final[int]
     def use_buffer(self, buffer: memoryview) -> None: ...
     def open(self, channel: Any, connected: socket, express: ExpressHandler | None) -> None: ...

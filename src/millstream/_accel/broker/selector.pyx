@@ -41,6 +41,8 @@ cdef class Selector(FrameStage):
     cdef uint8_t* _shared
     cdef int64_t _shared_bytes
     cdef int64_t _bytes_in
+    # How many requests were answered without the full path, so far.
+    cdef readonly int64_t answered
 
     def __init__(self, loop, processor):
         self._transports = set()
@@ -116,6 +118,7 @@ cdef class Selector(FrameStage):
         if requests:
             self._processor.requests_received += requests
             self._processor.bytes_in += self._bytes_in
+            self.answered += requests
             self.requests = self._bytes_in = 0
         return requests
 
