@@ -24,7 +24,6 @@ KERNEL = Path("src/millstream/_accel")
 LIBRARY = "millstream_kernel"
 # They stand on epoll; elsewhere their plain-Python versions run.
 LINUX_ONLY = {
-    "broker.file_sender",
     "broker.headroom",
     "client.client_selector",
     "client.delivery",

@@ -203,7 +203,7 @@ class Acceptor:
     def _select(self, selector: Selector, channel: KafkaChannel, connected: socket.socket) -> None:
         """Give the socket to the compiled selector."""
         try:
-            selector.open(channel, connected, self.service.express)
+            selector.open(channel, connected, self.service.fast_path)
         except OSError as error:
             connected.close()
             self._processor.channel_closed(channel)

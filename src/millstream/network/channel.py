@@ -32,8 +32,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from socket import socket
 
+    from millstream._accel.broker.fast_path import Deferred
     from millstream.network.processor import ListenerService, Processor
     from millstream.network.request import Response, ResponsePart
+    from millstream.network.request_channel import Unanswered
 LINGER_MAX_MS: Final = 1000
 """How long a peer that was said goodbye to may take to say it too."""
 
@@ -66,14 +68,14 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
         self._handle = service.handle
         self._header_versions = service.header_versions
         self._socket = sock
-        self._gate = InputGate()
+        self._gate = InputGate(self.state)
         self._sender = Sender(self)
-        self._receiver = Receiver(processor)
-        self._in_flight = InFlight(processor.requests)
+        self._receiver = Receiver(processor, self.state)
+        self._in_flight = InFlight(processor.requests, self.state)
         self._out: list[bytes] = []
         self._is_handling = False
         self.is_turn_due = False
-        self.liveness = Liveness(processor.config, processor.now_ms())
+        self.liveness = Liveness(processor.config, self.state, processor.now_ms())
         self.wake_at_ms = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -88,7 +90,7 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone, whoever ended it; what waits for it is dropped."""
-        self.is_open = False
+        self.state.is_open = False
         self._gate.disconnected()
         self._sender.close()
         self._receiver.close()
@@ -114,15 +116,15 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int, begin: int = 0, handled: int = 0) -> None:
         """Handle every complete frame of what was read; for the rest see `Receiver.received`."""
-        if self.is_open:
+        if self.state.is_open:
             self.take_in(nbytes, begin, handled)
             self._handle_received()
 
     def take_in(self, nbytes: int, begin: int = 0, handled: int = 0) -> None:
         """Note what was read. Who is muted just now handles it when it is read again."""
         if nbytes:
-            self._processor.bytes_in += nbytes
-            self.liveness.last_active_ms = self._processor.now_ms()
+            self.state.bytes_in += nbytes
+            self.state.last_active_ms = self._processor.now_ms()
             self._receiver.received(nbytes, begin, handled)
 
     # Requests.
@@ -139,20 +141,20 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
             self._receiver.buffer_is_retained = True
             self._give_up()
         self._is_handling = False
-        if not self._gate.reasons & CLOSING and not self._receiver.keep_rest():
+        if not self.state.mute_reasons & CLOSING and not self._receiver.keep_rest():
             self._wait_for_memory()
         self._flush()
 
     def _handle_frames(self) -> None:
-        receiver = self._receiver
-        buffer, start, end = receiver.buffer, receiver.start, receiver.end
+        state, buffer = self.state, self._receiver.buffer
+        start, end = state.start, state.end
         header_versions = self._header_versions
         size_max = self._processor.config.socket_request_max_bytes
-        received_ms = self.liveness.last_active_ms
-        handle, gate = self._handle, self._gate
+        received_ms = state.last_active_ms
+        handle = self._handle
         count = out_bytes = 0
         try:
-            while end - start >= FRAME_HEADER_BYTES and not gate.reasons:
+            while end - start >= FRAME_HEADER_BYTES and not state.mute_reasons:
                 size, api, correlation_id, client_id_length = unpack_header(buffer, start)
                 frame_end = start + FRAME_SIZE_BYTES + size
                 if frame_end > end or not REQUEST_BYTES_MIN <= size <= size_max:
@@ -190,17 +192,17 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
                         self._write()
                         out_bytes = 0
                 else:
-                    self._settle(request, response)
+                    self._answer_later(request, response)
         finally:
-            receiver.start = start
-            self._processor.requests_received += count
-        if end - start >= FRAME_SIZE_BYTES and not gate.reasons:
+            state.start = start
+            state.requests += count
+        if end - start >= FRAME_SIZE_BYTES and not state.mute_reasons:
             # What has yet to come is refused as soon as it can be seen to be bad.
             fault = preamble.find_fault(buffer[start:end], size_max, header_versions)
             if fault is not None:
                 self._reject(*fault)
 
-    def _settle(self, request: Request, response: Response | Outcome) -> None:
+    def _answer_later(self, request: Request, response: Response | Outcome) -> None:
         """Everything but a plain answer to a request with none waiting before it."""
         if request.is_retained:
             self._receiver.buffer_is_retained = True
@@ -216,6 +218,16 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
         self._in_flight.add(request)
         if request.is_retained and self._processor.requests.is_full:
             self._wait_for_memory()
+        self._mute_if_many_in_flight()
+
+    def defer(self, deferred: Deferred) -> None:
+        """Keep the place of an answer that the fast path gives later; others wait behind it."""
+        deferred.connection = self
+        self._in_flight.defer(deferred)
+        self._mute_if_many_in_flight()
+        self.answered(deferred)
+
+    def _mute_if_many_in_flight(self) -> None:
         if len(self._in_flight) >= self._processor.config.in_flight_requests_max:
             self._mute(Mute.IN_FLIGHT)
 
@@ -236,12 +248,7 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
         """Whether it is not being read."""
         return self._gate.is_paused
 
-    @property
-    def bytes_sent(self) -> int:
-        """What this connection was sent so far."""
-        return self._sender.bytes_sent
-
-    def answered(self, request: Request) -> None:
+    def answered(self, request: Unanswered) -> None:
         """Send the response when its turn has come; together with others of this turn."""
         if self._in_flight.is_head_answered and not self._is_handling:
             self._processor.turn_soon(self)
@@ -250,18 +257,18 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
         """Send the responses that are due, then go on where a mute made us stop."""
         self.is_turn_due = False
         self._flush()
-        if self._gate.is_paused and not self._gate.reasons:
+        if self._gate.is_paused and not self.state.mute_reasons:
             self._resume()
 
     def _flush(self) -> None:
         """Send what is due, and close if that was all this connection waited for."""
-        if not self.is_open:
+        if not self.state.is_open:
             return
         if self._in_flight:
             self._emit_answered()
         if self._out:
             self._write()
-        if self._gate.reasons & CLOSING:
+        if self.state.mute_reasons & CLOSING:
             self._close_if_done()
 
     def _emit_answered(self) -> None:
@@ -276,7 +283,7 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
             self._out.append(response)
         elif not isinstance(response, Outcome):
             self._write()
-            if self.is_open:
+            if self.state.is_open:
                 self._sender.send_parts(response)
                 self._after_send()
         elif response is CLOSE:
@@ -284,7 +291,7 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
 
     def _write(self) -> None:
         out = self._out
-        if out and self.is_open:
+        if out and self.state.is_open:
             self._sender.send(out[0] if len(out) == 1 else b"".join(out))
             out.clear()
             if self._sender.is_blocked:
@@ -292,7 +299,7 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
 
     def go_on(self, parts: Sequence[ResponsePart], sent: int) -> None:
         """Send what the compiled selector could not: so many bytes of it have left."""
-        if self.is_open:
+        if self.state.is_open:
             self._sender.go_on(parts, sent)
             self._after_send()
 
@@ -301,15 +308,15 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
         if sender.is_congested:
             self._mute(Mute.OUTPUT)
         if sender.is_blocked:
-            self.liveness.note_progress(sender.bytes_sent, self._processor.now_ms())
+            self.liveness.note_progress(self._processor.now_ms())
             self._processor.wake_at(self, self.liveness.stall_deadline_ms)
 
     def output_drained(self) -> None:
         """The peer took its responses: go on."""
-        if self.is_open:
-            self.liveness.last_active_ms = self._processor.now_ms()
+        if self.state.is_open:
+            self.state.last_active_ms = self._processor.now_ms()
             self._unmute(Mute.OUTPUT)
-            if self._gate.reasons & CLOSING:
+            if self.state.mute_reasons & CLOSING:
                 self._close_if_done()
 
     def output_lost(self, error: OSError) -> None:
@@ -334,7 +341,7 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
             self._receiver.restore()
             self._handle_received()
         # Muted and unmuted meanwhile: the turn that is due goes on from here.
-        if not self._gate.reasons and not self.is_turn_due:
+        if not self.state.mute_reasons and not self.is_turn_due:
             self._gate.resume()
 
     def _wait_for_memory(self) -> None:
@@ -363,7 +370,7 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
 
     def abort(self) -> None:
         """Close at once and say nothing about it."""
-        self.is_open = False
+        self.state.is_open = False
         self._sender.close()
         self._gate.abort()
 
@@ -377,10 +384,10 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
         self._in_flight.drop()
 
     def _close_if_done(self) -> None:
-        if self._in_flight or self._out or self._is_handling or self._sender.pending_bytes:
+        if self._in_flight or self._out or self._is_handling or self.state.unsent_bytes:
             return
-        if self.is_open:
-            self.is_open = False
+        if self.state.is_open:
+            self.state.is_open = False
             if self._gate.finish():
                 self.liveness.linger_until_ms = self._processor.now_ms() + LINGER_MAX_MS
                 self._processor.wake_at(self, self.liveness.linger_until_ms)
@@ -389,8 +396,8 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
         """Read on if a throttle has ended; then whether the peer is dead, or when to look again."""
         if now_ms >= self.liveness.throttled_until_ms:
             self._unmute(Mute.THROTTLE)
-        blocked_at = self._sender.bytes_sent if self._sender.is_blocked else None
-        return self.liveness.check(now_ms, blocked_at, is_waiting=bool(self._in_flight))
+        is_blocked, is_waiting = self._sender.is_blocked, bool(self._in_flight)
+        return self.liveness.check(now_ms, is_blocked=is_blocked, is_waiting=is_waiting)
 
     def __str__(self) -> str:
         return f"{host_and_port(self.peer_host, self.peer_port)} on {self.listener_name}"

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from asyncio import Transport
 
+    from millstream.network.connection_state import ConnectionState
+
 
 class Mute(IntFlag):
     """Why a connection is not being read."""
@@ -33,14 +35,14 @@ CLOSING: Final = Mute.CLOSING.value
 
 
 class InputGate:
-    """`reasons` is 0 while the connection is read, or about to be."""
+    """`mute_reasons` of the state are 0 while the connection is read, or about to be."""
 
-    __slots__ = ("_transport", "is_paused", "reasons")
+    __slots__ = ("_state", "_transport", "is_paused")
 
-    def __init__(self) -> None:
+    def __init__(self, state: ConnectionState) -> None:
+        self._state = state
         self._transport: Transport | None = None
         self.is_paused = False
-        self.reasons = 0
 
     def connected(self, transport: Transport) -> None:
         """The connection is ready."""
@@ -49,11 +51,11 @@ class InputGate:
     def disconnected(self) -> None:
         """The connection is gone."""
         self._transport = None
-        self.reasons |= CLOSING
+        self._state.mute_reasons |= CLOSING
 
     def mute(self, reason: Mute) -> bool:
         """Stop reading. Whether it was being read until now."""
-        self.reasons |= reason.value
+        self._state.mute_reasons |= reason.value
         if self.is_paused or self._transport is None:
             return False
         self.is_paused = True
@@ -62,10 +64,10 @@ class InputGate:
 
     def unmute(self, reason: Mute) -> bool:
         """Take a reason away. Whether it was the last one; `resume` has to be called then."""
-        if not self.reasons & reason.value:
+        if not self._state.mute_reasons & reason.value:
             return False
-        self.reasons &= ~reason.value
-        return not self.reasons
+        self._state.mute_reasons &= ~reason.value
+        return not self._state.mute_reasons
 
     def resume(self) -> None:
         """Read again."""
@@ -95,6 +97,6 @@ class InputGate:
 
     def abort(self) -> None:
         """Close now; whatever is unsent is lost."""
-        self.reasons |= CLOSING
+        self._state.mute_reasons |= CLOSING
         if self._transport is not None:
             self._transport.abort()

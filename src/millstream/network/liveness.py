@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from millstream.network.config import SocketServerConfig
+    from millstream.network.connection_state import ConnectionState
 
 NEVER_MS: Final = (1 << 63) - 1
 
@@ -29,17 +30,18 @@ class Liveness:
     __slots__ = (
         "_progress_bytes",
         "_progress_ms",
+        "_state",
         "idle_max_ms",
-        "last_active_ms",
         "linger_until_ms",
         "stall_max_ms",
         "throttled_until_ms",
     )
 
-    def __init__(self, config: SocketServerConfig, now_ms: int) -> None:
+    def __init__(self, config: SocketServerConfig, state: ConnectionState, now_ms: int) -> None:
+        self._state = state
         self.idle_max_ms = config.connections_max_idle_ms
         self.stall_max_ms = config.write_stall_max_ms
-        self.last_active_ms = now_ms
+        state.last_active_ms = now_ms
         self.throttled_until_ms = 0
         self.linger_until_ms = NEVER_MS
         self._progress_bytes = -1
@@ -48,32 +50,32 @@ class Liveness:
     @property
     def idle_deadline_ms(self) -> int:
         """When it will have been silent for too long."""
-        return NEVER_MS if self.idle_max_ms < 0 else self.last_active_ms + self.idle_max_ms
+        return NEVER_MS if self.idle_max_ms < 0 else self._state.last_active_ms + self.idle_max_ms
 
     @property
     def stall_deadline_ms(self) -> int:
         """When its peer will have taken nothing for too long, if it is blocked."""
         return self._progress_ms + self.stall_max_ms
 
-    def note_progress(self, bytes_sent: int, now_ms: int) -> None:
-        """Output waits, and so much was sent so far: progress if it was less before."""
-        if bytes_sent != self._progress_bytes:
-            self._progress_bytes = bytes_sent
-            self._progress_ms = self.last_active_ms = now_ms
+    def note_progress(self, now_ms: int) -> None:
+        """Output waits: it is progress if less of it was sent before."""
+        if self._state.bytes_out != self._progress_bytes:
+            self._progress_bytes = self._state.bytes_out
+            self._progress_ms = self._state.last_active_ms = now_ms
 
-    def check(self, now_ms: int, blocked_at: int | None, *, is_waiting: bool) -> Expiry | int:
+    def check(self, now_ms: int, *, is_blocked: bool, is_waiting: bool) -> Expiry | int:
         """What is wrong, or when to look again.
 
-        `blocked_at` is how much was sent if output waits; `is_waiting` says that the peer waits
-        for us, and who waits is not idle.
+        `is_blocked` says that output waits for the peer, `is_waiting` that the peer waits for us:
+        a peer that waits is not idle.
         """
         if self.linger_until_ms != NEVER_MS:
             return Expiry.LINGERED if now_ms >= self.linger_until_ms else self.linger_until_ms
         if is_waiting or now_ms < self.throttled_until_ms:
-            self.last_active_ms = now_ms
+            self._state.last_active_ms = now_ms
         next_ms = self.throttled_until_ms if now_ms < self.throttled_until_ms else NEVER_MS
-        if blocked_at is not None:
-            self.note_progress(blocked_at, now_ms)
+        if is_blocked:
+            self.note_progress(now_ms)
             if now_ms >= self.stall_deadline_ms:
                 return Expiry.STALLED
             next_ms = min(next_ms, self.stall_deadline_ms)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from millstream.network.buffers import READ_BYTES_MAX, BufferPool, make_shared_buffer
+from millstream.network.connection_state import ConnectionState
 from millstream.network.liveness import NEVER_MS, Expiry
 from millstream.network.log_limiter import LogLimiter, logger
 from millstream.network.request_channel import RequestChannel
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Mapping
 
-    from millstream._accel.broker.express import ExpressHandler
+    from millstream._accel.broker.fast_path import FastHandler
     from millstream._accel.broker.selector import Selector
     from millstream.clock import Clock
     from millstream.network.channel import KafkaChannel
@@ -38,8 +39,8 @@ class ListenerService:
     handle: RequestHandler
     header_versions: Mapping[int, int]
     ssl_context: ssl.SSLContext | None = None
-    express: ExpressHandler | None = None
-    """Who is offered each frame of a plain connection first, where the selector is compiled."""
+    fast_path: FastHandler | None = None
+    """What is offered each frame of a plain connection first, where the selector is compiled."""
 
 
 class Processor:
@@ -75,9 +76,7 @@ class Processor:
         self._timer_ms = 0
         self._emptied: asyncio.Future[None] | None = None
 
-        self.bytes_in = 0
-        self._bytes_out_closed = 0
-        self.requests_received = 0
+        self._closed = ConnectionState()
         self.requests_rejected = 0
         self.mutes = 0
         self.connections_opened = 0
@@ -85,9 +84,19 @@ class Processor:
         self.connections_stalled = 0
 
     @property
+    def requests_received(self) -> int:
+        """All requests so far."""
+        return self._closed.requests + sum(each.state.requests for each in self.channels.values())
+
+    @property
+    def bytes_in(self) -> int:
+        """All that was received so far."""
+        return self._closed.bytes_in + sum(each.state.bytes_in for each in self.channels.values())
+
+    @property
     def bytes_out(self) -> int:
         """All that was sent so far."""
-        return self._bytes_out_closed + sum(each.bytes_sent for each in self.channels.values())
+        return self._closed.bytes_out + sum(each.state.bytes_out for each in self.channels.values())
 
     # Connections.
 
@@ -101,7 +110,9 @@ class Processor:
     def channel_closed(self, channel: KafkaChannel) -> None:
         """A connection is gone, or never came to be."""
         self.channels.pop(channel.connection_id, None)
-        self._bytes_out_closed += channel.bytes_sent
+        self._closed.requests += channel.state.requests
+        self._closed.bytes_in += channel.state.bytes_in
+        self._closed.bytes_out += channel.state.bytes_out
         self._on_close(channel)
         if not self.channels and self._emptied is not None and not self._emptied.done():
             self._emptied.set_result(None)
@@ -116,7 +127,7 @@ class Processor:
     def least_recently_used(self, exempt_listener: str) -> KafkaChannel | None:
         """The connection of another listener that was silent the longest."""
         candidates = (c for c in self.channels.values() if c.listener_name != exempt_listener)
-        return min(candidates, key=lambda channel: channel.liveness.last_active_ms, default=None)
+        return min(candidates, key=lambda channel: channel.state.last_active_ms, default=None)
 
     # Turns: what became due while others were being handled.
 

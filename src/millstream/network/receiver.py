@@ -13,6 +13,7 @@ from millstream.network.buffers import CARRIED_BYTES_MAX, READ_BYTES_MAX, growth
 from millstream.network.header import FRAME_SIZE_BYTES
 
 if TYPE_CHECKING:
+    from millstream.network.connection_state import ConnectionState
     from millstream.network.processor import Processor
 
 _NOTHING: Final = memoryview(b"")
@@ -23,37 +24,33 @@ class Receiver:
 
     __slots__ = (
         "_carried",
-        "_own",
         "_pass_start",
         "_processor",
         "_reserved_bytes",
+        "_state",
         "buffer",
         "buffer_is_retained",
-        "end",
-        "start",
     )
 
-    def __init__(self, processor: Processor) -> None:
+    def __init__(self, processor: Processor, state: ConnectionState) -> None:
         self._processor = processor
+        self._state = state
         self._carried = b""
-        self._own: memoryview | None = None
         self._pass_start = 0
         self._reserved_bytes = 0
         self.buffer = _NOTHING
         self.buffer_is_retained = False
-        self.start = 0
-        self.end = 0
 
     @property
     def has_unhandled(self) -> bool:
         """Whether bytes were put away."""
-        return bool(self._carried) or self.end > self.start
+        return bool(self._carried) or self._state.end > self._state.start
 
     def space(self) -> memoryview:
         """Where the next read goes; never empty after a pass that could keep its rest."""
-        own = self._own
+        own = self._state.own
         if own is not None:
-            return own[self.end :]
+            return own[self._state.end :]
         shared = self._processor.shared_space
         carried = self._carried
         if carried:
@@ -62,39 +59,41 @@ class Receiver:
         return shared
 
     def received(self, count: int, begin: int = 0, handled: int = 0) -> None:
-        """So many bytes were put into `space()`: they are in `buffer[start:end]` now.
+        """So many bytes were put into `space()`: they are in `buffer[start:end]` of the state now.
 
         With nothing put away they may also have been put into the shared buffer from `begin` on.
-        Of what is in the buffer then, so many bytes were `handled` by somebody else.
+        Of what is in the buffer then, so many bytes were `handled` by the fast path.
         """
-        if self._own is None:
+        state = self._state
+        if state.own is None:
             self.buffer = self._processor.shared_buffer
             self._pass_start = begin
-            self.start = begin + handled
-            self.end = begin + len(self._carried) + count
-            self._carried = b""
+            state.start = begin + handled
+            state.end = begin + len(self._carried) + count
+            if self._carried:
+                self._carry(b"")
         else:
-            self.start += handled
-            self.end += count
+            state.start += handled
+            state.end += count
 
     def restore(self) -> None:
         """Put what was carried where it can be handled, without a read."""
-        if self._own is None:
+        if self._state.own is None:
             self.space()
             self.received(0)
 
     def keep_rest(self) -> bool:
         """Put away what was not handled. False if that must wait until the broker has memory."""
-        own = self._own
-        if own is None and self.start == self.end and not self.buffer_is_retained:
-            self.start = self.end = 0
+        state = self._state
+        own, start = state.own, state.start
+        if own is None and start == state.end and not self.buffer_is_retained:
             return True
-        if self._reserved_bytes and self.start > self._pass_start:
+        if self._reserved_bytes and start > self._pass_start:
             self._give_reservation()
         if self.buffer_is_retained:
             self._abandon_buffer()
             own = None
-        rest = self.end - self.start
+        rest = state.end - start
         has_room = True
         if rest == 0:
             self._let_go(own)
@@ -102,26 +101,32 @@ class Receiver:
             has_room = self._put_away(rest)
         else:
             has_room = self._make_room(own, rest)
-        self._pass_start = self.start
+        self._pass_start = state.start
         return has_room
 
     def close(self) -> None:
         """Drop everything and give back what was borrowed."""
+        state = self._state
         self._give_reservation()
         if self.buffer_is_retained:
             self._abandon_buffer()
-        if self._own is not None:
-            self._processor.pool.give_back(self._own)
-            self._own = None
-        self._carried = b""
+        if state.own is not None:
+            self._processor.pool.give_back(state.own)
+            state.own = None
+        self._carry(b"")
         self.buffer = _NOTHING
-        self.start = self.end = 0
+        state.start = state.end = 0
+
+    def _carry(self, data: bytes) -> None:
+        self._carried = data
+        self._state.carried_bytes = len(data)
 
     def _frame_bytes(self, rest: int) -> int:
         """The size of the frame at `start` as far as it is known."""
         if rest < FRAME_SIZE_BYTES:
             return FRAME_SIZE_BYTES
-        prefix = self.buffer[self.start : self.start + FRAME_SIZE_BYTES]
+        start = self._state.start
+        prefix = self.buffer[start : start + FRAME_SIZE_BYTES]
         return FRAME_SIZE_BYTES + int.from_bytes(prefix, "big")
 
     def _let_go(self, own: memoryview | None) -> None:
@@ -129,27 +134,29 @@ class Receiver:
 
         Frames that fit into the shared buffer are best received there, several at a time.
         """
-        was_large = self.end - self._pass_start > CARRIED_BYTES_MAX
-        self.start = self.end = 0
+        state = self._state
+        was_large = state.end - self._pass_start > CARRIED_BYTES_MAX
+        state.start = state.end = 0
         pool = self._processor.pool
         if own is not None and was_large and len(own) > READ_BYTES_MAX and pool.may_linger:
             return
         if own is not None:
             pool.give_back(own)
-            self._own = None
+            state.own = None
         self.buffer = _NOTHING
 
     def _put_away(self, rest: int) -> bool:
         """Out of the shared buffer, which others need now."""
+        state = self._state
         frame_bytes = self._frame_bytes(rest)
         if rest <= CARRIED_BYTES_MAX and frame_bytes <= CARRIED_BYTES_MAX:
-            self._carried = bytes(self.buffer[self.start : self.end])
+            self._carry(bytes(self.buffer[state.start : state.end]))
             self.buffer = _NOTHING
-            self.start = self.end = 0
+            state.start = state.end = 0
             return True
         has_room = self._reserve(frame_bytes, rest)
         size = growth_bytes(frame_bytes, rest) if has_room else rest
-        if has_room and self.start - self._pass_start > CARRIED_BYTES_MAX:
+        if has_room and state.start - self._pass_start > CARRIED_BYTES_MAX:
             # Several frames at a time: the next read shall bring as many.
             size = max(size, READ_BYTES_MAX)
         self._move_to(self._processor.pool.take(max(size, rest)), rest)
@@ -157,27 +164,29 @@ class Receiver:
 
     def _make_room(self, own: memoryview, rest: int) -> bool:
         """Behind the rest in the connection's own buffer, or in a larger one."""
+        state = self._state
         frame_bytes = self._frame_bytes(rest)
         if not self._reserve(frame_bytes, rest):
             return False
-        if self.start + frame_bytes <= len(own) and self.start < rest:
+        if state.start + frame_bytes <= len(own) and state.start < rest:
             return True
         size = growth_bytes(frame_bytes, rest)
         if size <= len(own):
-            own[:rest] = own[self.start : self.end]
-            self.start, self.end = 0, rest
+            own[:rest] = own[state.start : state.end]
+            state.start, state.end = 0, rest
         else:
             self._move_to(self._processor.pool.take(size), rest)
             self._processor.pool.give_back(own)
         return True
 
     def _move_to(self, buffer: memoryview, rest: int) -> None:
-        buffer[:rest] = self.buffer[self.start : self.end]
-        self._own = self.buffer = buffer
-        self.start, self.end = 0, rest
+        state = self._state
+        buffer[:rest] = self.buffer[state.start : state.end]
+        state.own = self.buffer = buffer
+        state.start, state.end = 0, rest
 
     def _reserve(self, frame_bytes: int, rest: int) -> bool:
-        """Ask for the whole frame before its bulk arrives, so that what is begun can end."""
+        """Ask for the whole frame before most of it arrives, so that what is begun can end."""
         if self._reserved_bytes or frame_bytes <= max(rest, CARRIED_BYTES_MAX):
             return True
         requests = self._processor.requests
@@ -195,8 +204,8 @@ class Receiver:
     def _abandon_buffer(self) -> None:
         """Leave the buffer to the requests that retain it."""
         self.buffer_is_retained = False
-        if self._own is None:
+        if self._state.own is None:
             self._processor.renew_shared_buffer()
         else:
-            self._processor.pool.write_off(self._own)
-            self._own = None
+            self._processor.pool.write_off(self._state.own)
+            self._state.own = None

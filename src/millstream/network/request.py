@@ -10,6 +10,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
+from millstream.network.connection_state import ConnectionState
 from millstream.network.endpoint import SecurityProtocol
 
 if TYPE_CHECKING:
@@ -91,13 +92,13 @@ class Connection:
         "client_software_name",
         "client_software_version",
         "connection_id",
-        "is_open",
         "listener_name",
         "local_address",
         "peer_host",
         "peer_port",
         "principal",
         "security_protocol",
+        "state",
     )
 
     def __init__(
@@ -115,9 +116,14 @@ class Connection:
         self.principal: str = ANONYMOUS
         self.client_software_name = "unknown"
         self.client_software_version = "unknown"
-        self.is_open = True
+        self.state = ConnectionState()
         self._client_id: str | None = None
         self._client_id_bytes = b""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether answers can be sent still."""
+        return self.state.is_open
 
     def client_id_of(self, raw: bytes) -> str:
         """The decoded client id. A connection's requests nearly always carry the same one."""

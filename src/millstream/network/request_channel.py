@@ -9,12 +9,14 @@ account is full, whoever needs more is muted until some is paid back.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from millstream.network.request import PENDING, Request
 
 if TYPE_CHECKING:
+    from millstream._accel.broker.fast_path import Deferred
     from millstream.network.config import SocketServerConfig
+    from millstream.network.connection_state import ConnectionState
     from millstream.network.request import Outcome, Response
 
 
@@ -79,22 +81,37 @@ class RequestChannel:
             self._waiters.popleft().room_was_made()
 
 
-class InFlight(deque[Request]):
-    """A connection's requests that wait for their responses, or for those before them."""
+Unanswered: TypeAlias = "Request | Deferred"
 
-    __slots__ = ("_account",)
 
-    def __init__(self, account: RequestChannel) -> None:
+class InFlight(deque[Unanswered]):
+    """A connection's requests that wait for their responses, or for those before them.
+
+    Those of the full path are `Request`s, those of the fast path `Deferred`.
+    """
+
+    __slots__ = ("_account", "_state")
+
+    def __init__(self, account: RequestChannel, state: ConnectionState) -> None:
         super().__init__()
         self._account = account
+        self._state = state
 
     def add(self, request: Request) -> None:
         """A request that was not answered at once."""
         self.append(request)
+        self._state.in_flight += 1
         if request.is_retained:
             self._account.take_request(request.size)
         else:
             request.detach()
+
+    def defer(self, deferred: Deferred) -> None:
+        """An answer that the fast path gives later."""
+        if deferred.response is None:
+            deferred.response = PENDING
+        self.append(deferred)
+        self._state.deferred += 1
 
     @property
     def is_head_answered(self) -> bool:
@@ -105,13 +122,18 @@ class InFlight(deque[Request]):
         """The response of the oldest one, which is in flight no more."""
         request = self.popleft()
         self._release(request)
-        return request.response
+        response: Response | Outcome = request.response
+        return response
 
     def drop(self) -> None:
         """Nobody will get these responses."""
         while self:
             self._release(self.popleft())
 
-    def _release(self, request: Request) -> None:
+    def _release(self, request: Unanswered) -> None:
+        if not isinstance(request, Request):
+            self._state.deferred -= 1
+            return
+        self._state.in_flight -= 1
         if request.is_retained:
             self._account.give_request(request.size)

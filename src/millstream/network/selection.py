@@ -9,11 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from millstream import _accel
-from millstream.network.channel import KafkaChannel
-from millstream.network.gate import InputGate
-from millstream.network.liveness import Liveness
-from millstream.network.receiver import Receiver
-from millstream.network.senders import Sender
 
 if TYPE_CHECKING:
     from millstream._accel.broker.selector import Selector
@@ -23,9 +18,8 @@ if TYPE_CHECKING:
 def find_selector(processor: Processor) -> Selector | None:
     """The selector of a processor, made at the first call; None where there can be none."""
     if processor.selector is None and _accel.COMPILED:
-        from millstream._accel.broker import channel_state, selector
+        from millstream._accel.broker import selector
 
         if selector.IS_SUPPORTED:
-            channel_state.bind(KafkaChannel, InputGate, Receiver, Sender, Liveness)
             processor.selector = selector.Selector(processor.loop, processor)
     return processor.selector

@@ -11,7 +11,6 @@ import errno
 import os
 import socket
 from collections import deque
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol
 
 from millstream import _accel
@@ -22,13 +21,13 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, WriteTransport
     from collections.abc import Callable, Sequence
 
+    from millstream.network.connection_state import ConnectionState
     from millstream.network.request import ResponsePart
     from millstream.types import ReadableBuffer
 
 _send_region: Callable[[int, ReadableBuffer, int, int, int, ReadableBuffer], int] | None = None
 if _accel.COMPILED:
-    with suppress(ImportError):  # It is for Linux only.
-        from millstream._accel.broker.file_sender import send_region as _send_region
+    from millstream._accel.broker.transports import send_region as _send_region
 
 SENDFILE_BYTES_MIN: Final = 128 * 1024
 """Below this, reading a file region and sending it with its neighbours is cheaper.
@@ -52,7 +51,10 @@ _NOT_SENDABLE: Final = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, err
 
 
 class OutputOwner(Protocol):
-    """Who wants to know what becomes of the output."""
+    """The connection that the output is for."""
+
+    state: ConnectionState
+    """What was sent and what waits is counted here."""
 
     def output_drained(self) -> None:
         """What waits has fallen to the low-water mark."""
@@ -66,13 +68,12 @@ class OutputOwner(Protocol):
 class Sender:
     """A queue of parts, its head perhaps half sent."""
 
-    __slots__ = ("_owner", "_queue", "bytes_sent", "pending_bytes")
+    __slots__ = ("_owner", "_queue", "_state")
 
     def __init__(self, owner: OutputOwner) -> None:
         self._owner = owner
+        self._state = owner.state
         self._queue: deque[ResponsePart] = deque()
-        self.bytes_sent = 0
-        self.pending_bytes = 0
 
     @property
     def is_blocked(self) -> bool:
@@ -82,7 +83,7 @@ class Sender:
     @property
     def is_congested(self) -> bool:
         """Whether so much waits that no more answers should be made."""
-        return self.pending_bytes > HIGH_WATER_BYTES
+        return self._state.unsent_bytes > HIGH_WATER_BYTES
 
     def send(self, data: bytes) -> None:
         """Send now, or queue what the peer does not take."""
@@ -99,7 +100,7 @@ class Sender:
     def close(self) -> None:
         """Forget the queue and give back what is held."""
         self._queue.clear()
-        self.pending_bytes = 0
+        self._state.unsent_bytes = 0
 
     def pause(self) -> None:
         """The transport wants no more for now."""
@@ -110,7 +111,7 @@ class Sender:
     def _enqueue(self, parts: Sequence[ResponsePart]) -> None:
         self._queue.extend(parts)
         for part in parts:
-            self.pending_bytes += size_of(part)
+            self._state.unsent_bytes += size_of(part)
 
 
 class SocketSender(Sender):
@@ -153,7 +154,7 @@ class SocketSender(Sender):
         except OSError as error:
             self._owner.output_lost(error)
             return
-        self.bytes_sent += sent
+        self._state.bytes_out += sent
         if sent < len(data):
             self._enqueue([memoryview(data)[sent:]])
             self._wait()
@@ -192,7 +193,7 @@ class SocketSender(Sender):
         sent = _send_region(self._socket.fileno(), head, *source, tail)
         if sent < len(head) + region.length + len(tail):
             return sent
-        self.bytes_sent += sent
+        self._state.bytes_out += sent
         return ALL
 
     def _send_small(self, parts: Sequence[ResponsePart]) -> int | None:
@@ -213,7 +214,7 @@ class SocketSender(Sender):
         sent = self._send_message(gathered)
         if sent < _GATHER_BYTES_MAX - room:
             return sent
-        self.bytes_sent += sent
+        self._state.bytes_out += sent
         return ALL
 
     def close(self) -> None:
@@ -223,9 +224,9 @@ class SocketSender(Sender):
         self._stop_waiting()
 
     def _flush(self) -> None:
-        turn_end = self.bytes_sent + TURN_BYTES_MAX
+        turn_end = self._state.bytes_out + TURN_BYTES_MAX
         try:
-            while self._queue and self.bytes_sent < turn_end:
+            while self._queue and self._state.bytes_out < turn_end:
                 if self._is_for_sendfile(self._queue[0], self._offset):
                     self._send_file()
                 else:
@@ -273,8 +274,8 @@ class SocketSender(Sender):
 
     def _note_sent(self, count: int) -> None:
         queue = self._queue
-        self.bytes_sent += count
-        self.pending_bytes -= count
+        self._state.bytes_out += count
+        self._state.unsent_bytes -= count
         count += self._offset
         # What was read from a file is not kept for a slow peer.
         while queue and count >= (size := size_of(queue[0])):
@@ -310,7 +311,7 @@ class SocketSender(Sender):
 
     def _on_writable(self) -> None:
         self._flush()
-        if self.pending_bytes <= LOW_WATER_BYTES:
+        if self._state.unsent_bytes <= LOW_WATER_BYTES:
             self._owner.output_drained()
 
     def _stop_waiting(self) -> None:
@@ -358,15 +359,15 @@ class TransportSender(Sender):
         """Called when the transport's own buffer has drained."""
         self._is_paused = False
         self._flush()
-        if not self._is_paused and self.pending_bytes <= LOW_WATER_BYTES:
+        if not self._is_paused and self._state.unsent_bytes <= LOW_WATER_BYTES:
             self._owner.output_drained()
 
     def _flush(self) -> None:
         try:
             while self._queue and not self._is_paused:
                 data = self._gather()
-                self.pending_bytes -= len(data)
-                self.bytes_sent += len(data)
+                self._state.unsent_bytes -= len(data)
+                self._state.bytes_out += len(data)
                 self._transport.write(data)
         except OSError as error:
             self._owner.output_lost(error)

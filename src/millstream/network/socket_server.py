@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Mapping
 
-    from millstream._accel.broker.express import ExpressHandler
+    from millstream._accel.broker.fast_path import FastHandler
     from millstream.clock import Clock
     from millstream.network.config import SocketServerConfig
     from millstream.network.request import Connection, RequestHandler
@@ -83,11 +83,11 @@ class SocketServer:
         apis: Mapping[ApiKey, VersionRange],
         *,
         ssl_context: ssl.SSLContext | None = None,
-        express: ExpressHandler | None = None,
+        fast_path: FastHandler | None = None,
     ) -> None:
         """Accept connections on a bound listener and answer these API versions.
 
-        `express` may answer before `handle` is asked; only plain connections that the compiled
+        `fast_path` may answer before `handle` is asked; only plain connections that the compiled
         selector reads offer it their frames.
         """
         listening = self._sockets.pop(listener_name, None)
@@ -101,7 +101,7 @@ class SocketServer:
             raise
         if not endpoint.security_protocol.is_encrypted:
             ssl_context = None
-        service = ListenerService(endpoint, handle, header_versions(apis), ssl_context, express)
+        service = ListenerService(endpoint, handle, header_versions(apis), ssl_context, fast_path)
         acceptor = Acceptor(
             listening,
             service,

@@ -291,7 +291,7 @@ class Node:
             elif self.broker is not None:
                 broker_apis = self.broker.apis
                 handle = self._intercept(broker_apis)
-                self.sockets.serve(name, handle, broker_apis.apis, express=broker_apis.express)
+                self.sockets.serve(name, handle, broker_apis.apis, fast_path=broker_apis.fast_path)
 
     # Stop.
 

@@ -28,7 +28,7 @@ from millstream.storage.producer_entry import AppendOrigin
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from millstream._accel.broker.express import ExpressHandler
+    from millstream._accel.broker.fast_path import FastHandler
     from millstream.clock import Clock
     from millstream.replica.change_notifier import ChangeNotifier
     from millstream.replica.partition import Partition
@@ -220,7 +220,7 @@ class AppendService:
         # The generated constructor costs three times as much.
         return tuple.__new__(AppendResult, (None, base_offset, -1, partition.log.log_start_offset))
 
-    def make_express(self) -> ExpressHandler | None:
+    def make_express(self) -> FastHandler | None:
         """`append_one` for a whole frame, compiled; None where it was not built."""
         return make_produce_lane(
             self._table, self._purgatory, self._notifier, self._failure, self._clock

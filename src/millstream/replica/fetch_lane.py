@@ -26,14 +26,14 @@ from millstream.storage.segments import LogSegments
 from millstream.storage.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
-    from millstream._accel.broker.express import ExpressReader
+    from millstream._accel.broker.fast_path import FastReader
     from millstream.clock import Clock
     from millstream.replica.fetch_session_cache import FetchSessionCache
 
 
 def make_fetch_lane(
     cache: FetchSessionCache, clock: Clock, *, fetch_max_bytes: int
-) -> ExpressReader | None:
+) -> FastReader | None:
     """One for the sessions of a cache."""
     if not _accel.COMPILED:
         return None

@@ -20,7 +20,7 @@ from millstream.storage.watermark_news import WatermarkNews
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from millstream._accel.broker.express import ExpressHandler
+    from millstream._accel.broker.fast_path import FastHandler
     from millstream.clock import Clock
     from millstream.replica.append_service import AppendResult
     from millstream.replica.change_notifier import ChangeNotifier
@@ -32,7 +32,7 @@ def make_produce_lane(
     notifier: ChangeNotifier,
     failure: Callable[[Exception, Partition], AppendResult],
     clock: Clock,
-) -> ExpressHandler | None:
+) -> FastHandler | None:
     """One for the partitions of a table; `failure` says what an exception of an append means."""
     if not _accel.COMPILED:
         return None

@@ -97,7 +97,7 @@ class ReplicaManager:
         It serves ordinary batches where nobody has to be waited for; for the others it gives None
         and has done nothing, and `append` takes them.
         """
-        self.express = self._appends.make_express()
+        self.fast_path = self._appends.make_express()
         """The same for whole frames, compiled, for the listeners; None where it was not built.
 
         Its reader is the same for `single_fetches`.
@@ -120,8 +120,8 @@ class ReplicaManager:
 
         For the others it gives None and has done nothing, and `fetch` takes them.
         """
-        if self.express is not None:
-            self.express.reader = make_fetch_lane(
+        if self.fast_path is not None:
+            self.fast_path.reader = make_fetch_lane(
                 self._sessions, clock, fetch_max_bytes=config.fetch_max_bytes
             )
         self.changes = ReplicaChanges(

@@ -128,7 +128,7 @@ class KafkaApis(ApiServer):
 
         Without a receiver of `telemetry` clients are not told that they could push metrics.
         """
-        self.express = replicas.express
+        self.fast_path = replicas.fast_path
         """Answers ordinary requests before `handle` is asked; None where it was not built."""
         self._produce = ProduceHandler(replicas, metadata, clock)
         self._fetch = FetchHandler(replicas, metadata, clock)

@@ -227,7 +227,7 @@ class EmbeddedBroker:
 
     def _intercept(self, apis: ApiServer) -> RequestHandler:
         if isinstance(apis, KafkaApis):
-            self.faults.intercept(apis.express)
+            self.faults.intercept(apis.fast_path)
             return FaultyHandler(apis, self.faults, asyncio.get_running_loop())
         return apis.handle
 
@@ -244,6 +244,7 @@ class EmbeddedBroker:
         try:
             thread.run(node.stop() if is_clean and self.failure is None else node.kill())
         finally:
+            self.faults.intercept(None)
             thread.close()
 
     # What it is made of.

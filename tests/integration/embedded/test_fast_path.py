@@ -1,4 +1,4 @@
-"""The embedded broker answers as `server start` does: by the compiled fast path, until a fault is planned."""
+"""The embedded broker answers as `server start` does: by the fast path, until a fault is planned."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 from millstream import _accel
 from millstream.protocol.messages import FetchRequest, fetch
+from millstream.types import Uuid
 from tests.integration.node.harness import Client
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class FetchSession:
 
     def __init__(self, wire: Client, topic: str) -> None:
         self._wire = wire
-        self._topic_id = wire.topics()[topic][0]
+        self._topic_id = Uuid(wire.topics()[topic][0])
         self._session_id = self._epoch = 0
 
     def fetch(self, offset: int) -> tuple[int, bool]:

@@ -363,7 +363,7 @@ class WithFetchLane(TwoBrokers):
         """Offer it to the lane, as the selector does."""
         if broker is self.brokers[0]:
             frame = encode_request(request, version, 77, "tests")
-            express: Any = broker.replicas.express
+            express: Any = broker.replicas.fast_path
             parts = express.reader.answer(frame)
             if parts is not None:
                 return Call(frame_request(frame), parts)

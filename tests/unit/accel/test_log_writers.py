@@ -11,7 +11,7 @@ import pytest
 
 from millstream import _accel
 from millstream.storage.disk import DiskFileSystem
-from tests.unit.server.test_express import (
+from tests.unit.server.test_fast_produce import (
     PARTITIONS,
     STORAGE_ERROR,
     answers_of,

@@ -49,7 +49,7 @@ class Peer:
                 whole = answer(request, b"parts")
                 return [whole[:3], memoryview(whole)[3:]]
             case "throttle":
-                request.connection.mute_until(self.channel.liveness.last_active_ms + 10)
+                request.connection.mute_until(self.channel.state.last_active_ms + 10)
             case "at once":
                 request.complete(answer(request))
                 return PENDING

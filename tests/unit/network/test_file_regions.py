@@ -78,7 +78,7 @@ def test_a_large_region_arrives_between_its_neighbours(region: FileSlice) -> Non
                 callback()
 
         assert received == b"head" + region.read() + b"tail"
-        assert sender.bytes_sent == 1_000_008
+        assert owner.state.bytes_out == 1_000_008
         assert not sender.is_blocked
         assert owner.errors == []
 

@@ -16,6 +16,7 @@ from millstream.network import (
 )
 from millstream.network.buffers import KEPT_BYTES_MAX, LINGERING_BYTES_MAX, BufferPool, growth_bytes
 from millstream.network.connection_quotas import ConnectionQuotas
+from millstream.network.connection_state import ConnectionState
 from millstream.network.listener_limits import ListenerLimits
 from millstream.network.liveness import NEVER_MS, Expiry, Liveness
 from millstream.network.log_limiter import LogLimiter
@@ -172,21 +173,25 @@ def test_a_limited_line_has_fields_and_a_traceback(caplog: pytest.LogCaptureFixt
 
 
 def test_who_waits_for_us_is_not_idle() -> None:
-    liveness = Liveness(SocketServerConfig(connections_max_idle_ms=100), now_ms=0)
+    config = SocketServerConfig(connections_max_idle_ms=100)
+    liveness = Liveness(config, ConnectionState(), now_ms=0)
 
-    assert liveness.check(100, None, is_waiting=True) == 200
-    assert liveness.check(200, None, is_waiting=False) is Expiry.IDLE
+    assert liveness.check(100, is_blocked=False, is_waiting=True) == 200
+    assert liveness.check(200, is_blocked=False, is_waiting=False) is Expiry.IDLE
 
 
 def test_progress_postpones_the_end_of_a_blocked_connection() -> None:
     config = SocketServerConfig(connections_max_idle_ms=-1, write_stall_max_ms=100)
-    liveness = Liveness(config, now_ms=0)
+    state = ConnectionState()
+    liveness = Liveness(config, state, now_ms=0)
 
-    assert liveness.check(10, 5, is_waiting=False) == 110
-    assert liveness.check(60, 5, is_waiting=False) == 110
-    assert liveness.check(109, 6, is_waiting=False) == 209
-    assert liveness.check(209, 6, is_waiting=False) is Expiry.STALLED
-    assert liveness.check(500, None, is_waiting=False) == NEVER_MS
+    state.bytes_out = 5
+    assert liveness.check(10, is_blocked=True, is_waiting=False) == 110
+    assert liveness.check(60, is_blocked=True, is_waiting=False) == 110
+    state.bytes_out = 6
+    assert liveness.check(109, is_blocked=True, is_waiting=False) == 209
+    assert liveness.check(209, is_blocked=True, is_waiting=False) is Expiry.STALLED
+    assert liveness.check(500, is_blocked=False, is_waiting=False) == NEVER_MS
 
 
 def test_served_versions_are_looked_up_by_key_and_version() -> None:

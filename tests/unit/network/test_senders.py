@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from millstream.network import senders
+from millstream.network.connection_state import ConnectionState
 from millstream.network.senders import SocketSender, TransportSender
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ class Owner:
     """Remembers what it was told."""
 
     def __init__(self) -> None:
+        self.state = ConnectionState()
         self.drained = 0
         self.errors: list[OSError] = []
 
@@ -168,21 +170,21 @@ def test_everything_arrives_once_and_in_order(kernel: Kernel, room: int) -> None
         kernel.become_writable(room)
 
     assert bytes(kernel.taken) == whole
-    assert sender.bytes_sent == len(whole)
-    assert sender.pending_bytes == 0
+    assert owner.state.bytes_out == len(whole)
+    assert owner.state.unsent_bytes == 0
     assert kernel.writer is None
     assert owner.errors == []
     assert owner.drained > 0
 
 
 def test_what_comes_while_it_is_blocked_waits_its_turn(kernel: Kernel) -> None:
-    sender, _ = make(kernel)
+    sender, owner = make(kernel)
     kernel.room = 3
 
     sender.send(b"abcdef")
     sender.send(b"ghi")
     sender.send_parts([b"j", b"kl"])
-    assert sender.pending_bytes == 9
+    assert owner.state.unsent_bytes == 9
     kernel.become_writable(100)
 
     assert bytes(kernel.taken) == b"abcdefghijkl"
@@ -242,14 +244,14 @@ def test_too_much_waiting_output_is_congestion(kernel: Kernel) -> None:
 
 
 def test_one_connection_does_not_send_for_ever(kernel: Kernel) -> None:
-    sender, _ = make(kernel)
+    sender, owner = make(kernel)
     kernel.room = 1 << 40
 
     sender.send_parts([bytes(3_000_000), bytes(3_000_000), bytes(3_000_000)])
 
-    assert sender.bytes_sent == 6_000_000
+    assert owner.state.bytes_out == 6_000_000
     kernel.become_writable(1 << 40)
-    assert sender.bytes_sent == 9_000_000
+    assert owner.state.bytes_out == 9_000_000
 
 
 def test_where_sendfile_does_not_work_the_file_is_read(kernel: Kernel) -> None:

@@ -211,7 +211,7 @@ def test_delay_and_error_go_together(bench: Bench) -> None:
 def test_a_delayed_request_of_a_connection_that_is_gone_is_forgotten(bench: Bench) -> None:
     bench.faults.delay("Produce", 10, times=1)
     bench.handle(bench.client.request(1))
-    bench.client.is_open = False
+    bench.client.state.is_open = False
     bench.loop.fire()
 
     assert bench.apis.handled == []

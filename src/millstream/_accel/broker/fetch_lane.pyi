@@ -1,11 +1,11 @@
 from collections.abc import Callable
 from typing import Any
 
-from millstream._accel.broker.express import ExpressReader
+from millstream._accel.broker.fast_path import FastReader
 
 def bind(session: type, target: type, partition: type) -> None: ...
 
-class FetchLane(ExpressReader):
+class FetchLane(FastReader):
     def __init__(
         self,
         cache: Any,

@@ -16,7 +16,7 @@ from cpython.ref cimport PyObject
 from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t, uint8_t
 from libc.string cimport memcmp, memset
 
-from millstream._accel.broker.express cimport ExpressReader
+from millstream._accel.broker.fast_path cimport FastReader
 from millstream._accel.broker.fetch_frames cimport (
     ANSWER_END_SIZE, SINGLES_UNTIL, TOPIC_ID_SIZE, TOPIC_IDS_SINCE, FetchAnswer, FetchSingle,
     read_request, write_head)
@@ -101,7 +101,7 @@ cdef inline int64_t number_in(object owner, Py_ssize_t offset) except? -1:
     return <int64_t>slot(owner, offset)
 
 
-cdef class FetchLane(ExpressReader):
+cdef class FetchLane(FastReader):
     """Answers ordinary fetches of the sessions of a broker."""
 
     cdef object _touch

@@ -1,6 +1,4 @@
-from typing import Final
+from typing import Any
 
-from millstream._accel.broker.poller import Poller
-
-class LargeFrames(Poller):
-    lent: Final[int]
+class LargeFrames:
+    def __init__(self, epoll: int, read_bytes_max: int, requests: Any) -> None: ...

@@ -1,7 +1,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from millstream._accel.broker.express import ExpressHandler
+from millstream._accel.broker.fast_path import FastHandler
 
 def bind(
     table: type,
@@ -13,7 +13,7 @@ def bind(
     news: type,
 ) -> None: ...
 
-class ProduceLane(ExpressHandler):
+class ProduceLane(FastHandler):
     def __init__(
         self,
         table: Any,

@@ -15,10 +15,9 @@ from cpython.ref cimport PyObject
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
-from millstream._accel.broker.client_batch cimport is_intact
-from millstream._accel.broker.express cimport (
-    EXPRESS_ANSWER_BYTES_MAX, EXPRESS_DECLINED, ExpressHandler)
 from millstream._accel.broker.express_lane cimport LANE_BUSY, ExpressLane
+from millstream._accel.broker.fast_path cimport (
+    FAST_ANSWER_BYTES_MAX, FAST_DECLINED, FastHandler)
 from millstream._accel.broker.log_writers cimport (
     ms_write, ms_writers, ms_writers_end, ms_writers_run, ms_writers_start)
 from millstream._accel.broker.produce_frames cimport (
@@ -127,20 +126,7 @@ cdef int64_t find_body(const uint8_t* frame, int64_t size) noexcept nogil:
     return body if body <= size else 0
 
 
-cdef int64_t find_intact(const uint8_t* frame, int64_t size) noexcept nogil:
-    """Where in a frame a batch is whose checksum is right; 0 if that is not known."""
-    cdef Single single
-    cdef int64_t body
-    if size < HEADER_BYTES:
-        return 0
-    body = find_body(frame, size)
-    if body == 0 or not read_request(
-            frame, body, size, <int16_t>ms_read_big_endian(frame + 6, 2), &single):
-        return 0
-    return single.start if is_intact(frame + single.start, single.stop - single.start) else 0
-
-
-cdef class ProduceLane(ExpressHandler):
+cdef class ProduceLane(FastHandler):
     """Answers ordinary Produce requests; those of one turn of the loop are written together."""
 
     cdef object _table
@@ -162,7 +148,6 @@ cdef class ProduceLane(ExpressHandler):
     def __cinit__(self):
         self._answers = NULL
         self._writers = NULL
-        self.check = find_intact
         self._count = self._capacity = 0
 
     def __init__(self, table, purgatory, changed, failure, wall_ms):
@@ -183,31 +168,30 @@ cdef class ProduceLane(ExpressHandler):
         self._now_ms = self._wall_ms()
         return 0
 
-    cdef int64_t stage(
-            self, uint8_t* frame, int64_t size, int64_t checked, uint8_t* answer) except -2:
+    cdef int64_t prepare(self, uint8_t* frame, int64_t size, uint8_t* answer) except -3:
         cdef Single single
         cdef int version = <int16_t>ms_read_big_endian(frame + 6, 2)
         cdef int64_t base_offset, answer_bytes, body = find_body(frame, size)
         if body == 0 or not read_request(frame, body, size, version, &single):
-            return EXPRESS_DECLINED
+            return FAST_DECLINED
         answer_bytes = answer_size(version, single.topic_size)
-        if answer_bytes > EXPRESS_ANSWER_BYTES_MAX or (
+        if answer_bytes > FAST_ANSWER_BYTES_MAX or (
                 single.acks != ACKS_ALL and single.acks != ACKS_LEADER):
-            return EXPRESS_DECLINED
+            return FAST_DECLINED
         if version < ZSTD_SINCE and (
                 frame[single.start + ATTRIBUTES_AT + 1] & CODEC_MASK) == ZSTD:
-            return EXPRESS_DECLINED
+            return FAST_DECLINED
         partition = self._find(frame, version, &single)
         if partition is None:
-            return EXPRESS_DECLINED
+            return FAST_DECLINED
         log = slot(partition, slots.log)
         if type(log) is not unified_log or slot(log, slots.is_closed) is not False:
-            return EXPRESS_DECLINED
+            return FAST_DECLINED
         base_offset = self._append(
             partition, <ExpressLane>slot(log, slots.lane), frame + single.start,
-            single.stop - single.start, checked == single.start)
+            single.stop - single.start)
         if base_offset < 0:
-            return EXPRESS_DECLINED
+            return FAST_DECLINED
         self._answers[self._count].error_at = write_answer(
             answer, version, <int32_t>ms_read_big_endian(frame + 8, 4), frame + single.topic,
             single.topic_size, single.partition, base_offset, -1,
@@ -249,22 +233,20 @@ cdef class ProduceLane(ExpressHandler):
             <char*>spelled + length_bytes, size - length_bytes, "replace")
 
     cdef int64_t _append(
-            self, partition, ExpressLane lane, uint8_t* batch, int64_t size,
-            bint is_known_intact) except -3:
+            self, partition, ExpressLane lane, uint8_t* batch, int64_t size) except -3:
         """Stage a batch, and make room to remember its answer."""
         cdef int64_t leader_epoch = <int64_t>slot(partition, slots.leader_epoch)
         cdef int64_t base_offset
         self._reserve()
         try:
-            base_offset = lane.stage(
-                batch, size, leader_epoch, self._now_ms, False, is_known_intact)
+            base_offset = lane.stage(batch, size, leader_epoch, self._now_ms, False, False)
             if base_offset == LANE_BUSY:
-                self.commit()
+                self.append()
                 base_offset = lane.stage(
-                    batch, size, leader_epoch, self._now_ms, False, is_known_intact)
+                    batch, size, leader_epoch, self._now_ms, False, False)
         except KafkaStorageError:
             # A disk that fails before anything was written: the handlers will say so.
-            return EXPRESS_DECLINED
+            return FAST_DECLINED
         if base_offset >= 0:
             if lane.place < 0:
                 lane.place = len(self._partitions)
@@ -284,7 +266,7 @@ cdef class ProduceLane(ExpressHandler):
             self._capacity = capacity
         return 0
 
-    cdef int commit(self) except -1:
+    cdef int append(self) except -1:
         cdef list partitions = self._partitions
         cdef int place, written
         if not partitions:

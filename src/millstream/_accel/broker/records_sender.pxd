@@ -14,7 +14,3 @@ cdef extern from "broker/records_sender.h" nogil:
         int64_t length
         int descriptor
     int64_t ms_answer_size(const ms_answer* answer)
-    int64_t ms_send_answer(int socket, const ms_answer* answer, uint8_t* memory)
-    int64_t ms_send_region(
-        int socket, const void* head, int64_t head_size, int file, int64_t position,
-        int64_t length, const void* tail, int64_t tail_size)

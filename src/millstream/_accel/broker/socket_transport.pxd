@@ -2,32 +2,36 @@
 
 from libc.stdint cimport int64_t
 
-from millstream._accel.broker.bulk_receiver cimport BulkReceiver, ms_loan
-from millstream._accel.broker.express cimport ExpressHandler
+from millstream._accel.broker.connection_state cimport ConnectionState
+from millstream._accel.broker.fast_path cimport FastHandler
+from millstream._accel.broker.receiving_thread cimport ReceivingThread, ms_handoff
+from millstream._accel.broker.transports cimport ms_transport
 
 cdef class SocketTransport:
     cdef object channel
+    cdef ConnectionState state
     cdef object connected
     cdef object error
     cdef object loop
     cdef set open_ones
-    cdef ExpressHandler express
+    cdef FastHandler fast_path
+    cdef ms_transport link
     cdef int epoll
-    cdef int descriptor
     cdef bint is_read
     cdef bint is_watched
     cdef bint is_closed
     cdef bint is_wide
-    # For the selector: when it was last the turn of this connection with large frames.
+    # For `large_frames`: when it was last the turn of this connection.
     cdef int64_t turn
-    # Who receives instead of the selector, and how much had been received before.
-    cdef BulkReceiver borrower
-    cdef ms_loan loan
-    cdef int64_t lent_end
+    # What receives instead of the selector, and how much had been received before.
+    cdef ReceivingThread receiver
+    cdef ms_handoff handoff
+    cdef int64_t end_before
 
+    cdef bint has_buffered(self) noexcept
     cdef int watch(self) except -1
     cdef int unwatch(self) except -1
     cdef int widen(self) except -1
-    cdef bint lend(self, BulkReceiver borrower) except -1
-    cdef int64_t take_back(self) except -1
+    cdef bint hand_off(self, ReceivingThread receiver) except -1
+    cdef int64_t end_handoff(self) except -1
     cdef fail(self, error)

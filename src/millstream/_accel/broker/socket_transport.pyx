@@ -1,22 +1,21 @@
 # cython: language_level=3, freethreading_compatible=True
-"""A plain socket that `selector` reads, with the face of a transport.
+"""A socket that `selector` reads, with the methods of an asyncio transport.
 
 A `KafkaChannel` and its gate ask it to pause, to go on and to close, as they ask the loop's own
-transports. It never writes: answers leave beneath it. While large frames arrive it may be lent to a
-`BulkReceiver`, which nobody notices who pauses or closes it.
+transports. It never writes: answers leave beneath it. While large frames arrive it may be handed
+off to a `ReceivingThread`; a caller that pauses or closes it does not notice.
 """
 
-from cpython.memoryview cimport PyMemoryView_GET_BUFFER
 from cpython.ref cimport PyObject
 from libc.errno cimport errno
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int64_t
 
-from millstream._accel.broker.bulk_receiver cimport BulkReceiver
-from millstream._accel.broker.channel_state cimport slot, slots
-from millstream._accel.broker.sockets cimport (
-    SHUT_WR, ms_epoll_add, ms_epoll_remove, ms_widen_window)
+from millstream._accel.broker.epoll cimport ms_epoll_add, ms_epoll_remove
+from millstream._accel.broker.receiving_thread cimport ReceivingThread
+from millstream._accel.broker.transports cimport widen_window
 
 import os
+from socket import SHUT_WR
 
 cdef enum:
     # What fits into the kernel of a connection that sends large frames.
@@ -41,9 +40,9 @@ cdef class SocketTransport:
         """Leave what arrives in the kernel. The peer's end is not noticed meanwhile either."""
         self.is_read = False
         self.unwatch()
-        if self.borrower is not None:
-            self.borrower.recall(&self.loan)
-            self.channel.take_in(self.take_back())
+        if self.receiver is not None:
+            self.receiver.take_back(&self.handoff)
+            self.channel.take_in(self.end_handoff())
 
     def resume_reading(self):
         """Read again."""
@@ -70,9 +69,13 @@ cdef class SocketTransport:
         """The same."""
         self.fail(None)
 
+    cdef bint has_buffered(self) noexcept:
+        """Whether there are bytes to receive that epoll does not tell of."""
+        return self.link.has_buffered != NULL and self.link.has_buffered(&self.link)
+
     cdef int watch(self) except -1:
         """Let the selector hear of bytes that arrive."""
-        if ms_epoll_add(self.epoll, self.descriptor, <PyObject*>self) < 0:
+        if ms_epoll_add(self.epoll, self.link.descriptor, <PyObject*>self) < 0:
             raise OSError(errno, os.strerror(errno))
         self.is_watched = True
         return 0
@@ -81,36 +84,33 @@ cdef class SocketTransport:
         """Let the selector hear nothing."""
         if self.is_watched:
             self.is_watched = False
-            ms_epoll_remove(self.epoll, self.descriptor)
+            ms_epoll_remove(self.epoll, self.link.descriptor)
         return 0
 
     cdef int widen(self) except -1:
         """Have the kernel take in a few large frames that wait for their turn."""
         if not self.is_wide:
             self.is_wide = True
-            ms_widen_window(self.descriptor, WINDOW_BYTES)
+            widen_window(&self.link, WINDOW_BYTES)
         return 0
 
-    cdef bint lend(self, BulkReceiver borrower) except -1:
-        """Let somebody else receive into the connection's own buffer. False if that cannot be."""
-        cdef object receiver = slot(self.channel, slots.receiver)
-        cdef Py_buffer* view = PyMemoryView_GET_BUFFER(slot(receiver, slots.own))
-        self.loan.descriptor = self.descriptor
-        self.loan.base = <uint8_t*>view.buf
-        self.loan.size = view.len
-        self.loan.start = slot(receiver, slots.start)
-        self.loan.end = self.lent_end = slot(receiver, slots.end)
-        self.loan.check = self.express.check
-        if not borrower.lend(&self.loan, self):
+    cdef bint hand_off(self, ReceivingThread receiver) except -1:
+        """Let a thread receive into the connection's own buffer. False if that cannot be."""
+        self.handoff.transport = &self.link
+        self.handoff.base = self.state.own_base
+        self.handoff.size = self.state.own_bytes
+        self.handoff.start = self.state.start
+        self.handoff.end = self.end_before = self.state.end
+        if not receiver.hand_off(&self.handoff, self):
             return False
-        self.borrower = borrower
+        self.receiver = receiver
         self.unwatch()
         return True
 
-    cdef int64_t take_back(self) except -1:
-        """It is lent no more: how many bytes were received. Nobody watches it yet."""
-        self.borrower = None
-        return self.loan.end - self.lent_end
+    cdef int64_t end_handoff(self) except -1:
+        """The thread has it no more: how many bytes were received. Nothing watches it yet."""
+        self.receiver = None
+        return self.handoff.end - self.end_before
 
     cdef fail(self, error):
         """Close soon, because of an error or None."""

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-THREAD = "bulk receiver"
+THREAD = "frame receiver"
 
 
-def bulk_threads() -> set[str]:
+def receiving_threads() -> set[str]:
     """Those of the whole process, other tests' brokers among them."""
     found = set()
     for path in Path("/proc/self/task").glob("*/comm"):
@@ -25,7 +25,7 @@ def until_ended(others: set[str]) -> None:
     """The system shows a thread for a moment after it was joined."""
     pause = threading.Event()
     for _ in range(1000):
-        if bulk_threads() <= others:
+        if receiving_threads() <= others:
             return
         pause.wait(0.01)
     pytest.fail("the thread goes on")

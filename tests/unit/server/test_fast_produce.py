@@ -61,9 +61,9 @@ def frame_of(
     return bytearray(encode_request(request, version, 77, "tests"))
 
 
-def answers_of(broker: Broker, *frames: bytearray) -> list[bytes]:
-    assert broker.apis.express is not None
-    return broker.apis.express.answer_all(frames)
+def answers_of(broker: Broker, *frames: bytearray) -> list[Any]:
+    assert broker.apis.fast_path is not None
+    return broker.apis.fast_path.answer_all(frames)
 
 
 def partition_answer(answer: bytes, version: int = 13) -> Any:

@@ -99,7 +99,7 @@ async def serving(
     server.bind()
     apis: Any = broker.apis
     apis._fetch._singles = Watched(apis._fetch._singles)
-    server.serve("PLAINTEXT", apis.handle, apis.apis, express=apis.express)
+    server.serve("PLAINTEXT", apis.handle, apis.apis, fast_path=apis.fast_path)
     served = Served(server)
     try:
         yield broker, served
@@ -140,7 +140,7 @@ def test_a_consumer_reads_everything_in_order(
             # The first of them in a log may have to open files.
             assert served_by_python(broker) <= (1 if reads_with == "selector" else 6)
             channel = next(iter(served.server.processor.channels.values()))
-            assert channel.bytes_sent > 6 * size
+            assert channel.state.bytes_out > 6 * size
             assert served.server.processor.requests_received == 7
 
     run(scenario())
@@ -213,7 +213,7 @@ def test_a_client_that_stops_reading_is_muted_and_gets_every_answer_in_the_end(
             channel: Any = next(iter(served.server.processor.channels.values()))
             await until(lambda: channel.is_muted)
             # What leaves together, and one answer more than the mark, at most.
-            assert channel._sender.pending_bytes <= HIGH_WATER_BYTES + GATHER_BYTES_MAX + size + 500
+            assert channel.state.unsent_bytes <= HIGH_WATER_BYTES + GATHER_BYTES_MAX + size + 500
             expected = [stored(broker, offset, 1) for offset in range(2)]
             for i in range(count):
                 assert await consumer.answer() == (i, expected[i % 2])
@@ -254,7 +254,7 @@ def test_a_drain_sends_the_rest_of_an_answer(run: Run, tmp_path: Path) -> None:
             consumer = await new_consumer(broker, served, receive_buffer=4096)
             await consumer.client.send(consumer.frame(0, 1))
             channel: Any = next(iter(served.server.processor.channels.values()))
-            await until(lambda: channel._sender.pending_bytes > 0)
+            await until(lambda: channel.state.unsent_bytes > 0)
             channel.drain()
             assert await consumer.answer() == (1, stored(broker, 0))
             assert await consumer.client.is_closed_by_server()

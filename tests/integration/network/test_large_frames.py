@@ -19,9 +19,9 @@ from millstream.errors import CorruptMessage
 from millstream.protocol.api import ApiKey
 from millstream.protocol.frame import decode_response
 from millstream.protocol.messages.produce import ProduceResponse
-from tests.integration.network.bulk_threads import bulk_threads, until_ended
 from tests.integration.network.harness import Client, Served, until
-from tests.integration.network.test_express import (
+from tests.integration.network.receiving_threads import receiving_threads, until_ended
+from tests.integration.network.test_fast_path import (
     WARM,
     end_offsets,
     metadata_frame,
@@ -52,11 +52,11 @@ def reads_with() -> str:
     return "selector"
 
 
-def lent(served: Served) -> int:
-    """How often a socket was lent to the thread."""
+def handed_off(served: Served) -> int:
+    """How often a connection was handed off to the thread."""
     selector = served.server.processor.selector
     assert selector is not None
-    return selector.lent
+    return selector.handed_off
 
 
 @contextmanager
@@ -81,8 +81,10 @@ def push(clients: list[Client], pieces: list[bytes]) -> None:
         assert client.socket.send(piece) == len(piece)
 
 
-async def lend(broker: Broker, served: Served, count: int = 2) -> tuple[list[Client], list[bytes]]:
-    """Connections that are lent with the beginning of a large frame, and the rest of the frames.
+async def hand_off(
+    broker: Broker, served: Served, count: int = 2
+) -> tuple[list[Client], list[bytes]]:
+    """Connections handed off with the beginning of a large frame, and the rest of the frames.
 
     One before them is kept by the loop, until it vanishes.
     """
@@ -93,9 +95,9 @@ async def lend(broker: Broker, served: Served, count: int = 2) -> tuple[list[Cli
     for client, frame in zip(clients, frames, strict=True):
         await client.send(frame[:FIRST])
     await until(lambda: served.server.processor.bytes_in == received + (count + 1) * FIRST)
-    before = lent(served)
+    before = handed_off(served)
     push(clients, [frame[FIRST : FIRST + PIECE] for frame in frames])
-    await until(lambda: lent(served) == before + count)
+    await until(lambda: handed_off(served) == before + count)
     clients[0].vanish()
     await served.until(connections + count)
     return clients[1:], [frame[FIRST + PIECE :] for frame in frames[1:]]
@@ -126,14 +128,14 @@ def test_frames_are_answered_in_order_however_their_bytes_arrive(
                 *(play(broker, client, Random(seed * 10 + i)) for i, client in enumerate(clients))
             )
             assert end_offsets(broker) == [WARM + sum(written), WARM]
-            assert lent(served) > 0
+            assert handed_off(served) > 0
             assert served.server.processor.requests_received == 100
 
     run(scenario())
 
 
 def test_a_lone_connection_is_read_by_the_loop(run: Run, tmp_path: Path) -> None:
-    others = bulk_threads()
+    others = receiving_threads()
 
     async def scenario() -> None:
         async with serving(tmp_path) as (broker, served):
@@ -141,8 +143,8 @@ def test_a_lone_connection_is_read_by_the_loop(run: Run, tmp_path: Path) -> None
             sending = asyncio.create_task(client.send(produce_frame(broker, 1, 0, LARGE) * 20))
             assert await client.ids(20) == [1] * 20
             await sending
-            assert lent(served) == 0
-            assert bulk_threads() <= others
+            assert handed_off(served) == 0
+            assert receiving_threads() <= others
 
     run(scenario())
 
@@ -173,8 +175,8 @@ def test_the_loop_keeps_one_connection_for_itself(run: Run, tmp_path: Path) -> N
                 await client.send(frame[:FIRST])
             await until(lambda: served.server.processor.bytes_in == 3 * FIRST)
             push(clients, [frame[FIRST : FIRST + PIECE] for frame in frames])
-            await until(lambda: lent(served) >= 2)
-            assert lent(served) == 2
+            await until(lambda: handed_off(served) >= 2)
+            assert handed_off(served) == 2
             for client, frame in zip(clients, frames, strict=True):
                 await client.send(frame[FIRST + PIECE :])
             assert [await client.ids(1) for client in clients] == [[0], [1], [2]]
@@ -185,7 +187,7 @@ def test_the_loop_keeps_one_connection_for_itself(run: Run, tmp_path: Path) -> N
 def test_a_slow_sender_is_the_loops_again(run: Run, tmp_path: Path) -> None:
     async def scenario() -> None:
         async with serving(tmp_path) as (broker, served):
-            (slow, _), (rest, _) = await lend(broker, served)
+            (slow, _), (rest, _) = await hand_off(broker, served)
             processor = served.server.processor
             # Both are given back without a frame after a while, and noted then.
             await until(lambda: processor.bytes_in == 3 * (FIRST + PIECE))
@@ -193,7 +195,7 @@ def test_a_slow_sender_is_the_loops_again(run: Run, tmp_path: Path) -> None:
             await until(lambda: processor.bytes_in == 3 * (FIRST + PIECE) + PIECE)
             await slow.send(rest[PIECE:])
             assert await slow.ids(1) == [70]
-            assert lent(served) == 2
+            assert handed_off(served) == 2
 
     run(scenario())
 
@@ -201,7 +203,7 @@ def test_a_slow_sender_is_the_loops_again(run: Run, tmp_path: Path) -> None:
 def test_silence_in_a_frame_expires(run: Run, tmp_path: Path) -> None:
     async def scenario() -> None:
         async with serving(tmp_path, connections_max_idle_ms=1000) as (broker, served):
-            clients, _ = await lend(broker, served)
+            clients, _ = await hand_off(broker, served)
             for client in clients:
                 assert await client.is_closed_by_server()
             assert served.server.processor.connections_expired == 2
@@ -215,7 +217,7 @@ def test_peers_that_vanish_in_a_frame_harm_nobody(
 ) -> None:
     async def scenario() -> None:
         async with serving(tmp_path) as (broker, served):
-            (gone, other), (_, rest) = await lend(broker, served)
+            (gone, other), (_, rest) = await hand_off(broker, served)
             if is_rude:
                 gone.vanish()
             else:
@@ -232,7 +234,7 @@ def test_peers_that_vanish_in_a_frame_harm_nobody(
 def test_a_connection_closed_by_the_broker_is_not_read_any_more(run: Run, tmp_path: Path) -> None:
     async def scenario() -> None:
         async with serving(tmp_path) as (broker, served):
-            (closed, other), (_, rest) = await lend(broker, served)
+            (closed, other), (_, rest) = await hand_off(broker, served)
             next(iter(served.server.processor.channels.values())).abort()
             await served.until(1)
             assert await closed.is_closed_by_server()
@@ -249,7 +251,7 @@ def test_a_connection_closed_by_the_broker_is_not_read_any_more(run: Run, tmp_pa
 def test_a_muted_connection_keeps_what_was_received(run: Run, tmp_path: Path) -> None:
     async def scenario() -> None:
         async with serving(tmp_path) as (broker, served):
-            clients, rests = await lend(broker, served)
+            clients, rests = await hand_off(broker, served)
             processor = served.server.processor
             for channel in processor.channels.values():
                 channel.mute_until(processor.now_ms() + 50)
@@ -262,12 +264,12 @@ def test_a_muted_connection_keeps_what_was_received(run: Run, tmp_path: Path) ->
 
 
 def test_a_draining_broker_waits_for_no_half_frame(run: Run, tmp_path: Path) -> None:
-    others = bulk_threads()
+    others = receiving_threads()
 
     async def scenario() -> None:
         async with serving(tmp_path) as (broker, served):
-            clients, _ = await lend(broker, served, 3)
-            assert len(bulk_threads() - others) == 1
+            clients, _ = await hand_off(broker, served, 3)
+            assert len(receiving_threads() - others) == 1
             draining = asyncio.create_task(served.server.drain(30_000))
             for client in clients:
                 assert await client.is_closed_by_server()
@@ -283,11 +285,11 @@ def test_a_draining_broker_waits_for_no_half_frame(run: Run, tmp_path: Path) -> 
 def test_a_broker_that_stops_ends_the_thread_with_frames_under_way(
     run: Run, tmp_path: Path
 ) -> None:
-    others = bulk_threads()
+    others = receiving_threads()
 
     async def scenario() -> None:
         async with serving(tmp_path) as (broker, served):
-            clients, _ = await lend(broker, served)
+            clients, _ = await hand_off(broker, served)
             await served.server.stop()
             until_ended(others)
             assert await clients[0].is_closed_by_server()
@@ -298,7 +300,7 @@ def test_a_broker_that_stops_ends_the_thread_with_frames_under_way(
 def test_a_broken_batch_gets_the_same_error(run: Run, tmp_path: Path) -> None:
     async def scenario() -> None:
         async with serving(tmp_path) as (broker, served):
-            clients, rests = await lend(broker, served)
+            clients, rests = await hand_off(broker, served)
             broken = bytearray(rests[0])
             broken[-1000] ^= 1
             await clients[0].send(bytes(broken))
@@ -318,7 +320,7 @@ def test_a_broken_batch_gets_the_same_error(run: Run, tmp_path: Path) -> None:
 def test_garbage_behind_a_large_frame_closes_the_connection(run: Run, tmp_path: Path) -> None:
     async def scenario() -> None:
         async with serving(tmp_path) as (broker, served):
-            clients, rests = await lend(broker, served)
+            clients, rests = await hand_off(broker, served)
             await clients[0].send(rests[0] + b"GET / HTTP/1.1\r\n\r\n")
             assert await clients[0].ids(1) == [70]
             assert await clients[0].is_closed_by_server()
@@ -327,7 +329,7 @@ def test_garbage_behind_a_large_frame_closes_the_connection(run: Run, tmp_path: 
     run(scenario())
 
 
-def test_nothing_new_is_lent_while_requests_have_no_memory(run: Run, tmp_path: Path) -> None:
+def test_nothing_new_is_handed_off_while_requests_have_no_memory(run: Run, tmp_path: Path) -> None:
     async def scenario() -> None:
         async with serving(tmp_path, queued_max_request_bytes=LARGE) as (broker, served):
             clients = [await served.client() for _ in range(3)]
@@ -373,18 +375,18 @@ def test_without_a_thread_everything_is_received_by_the_loop(run: Run, tmp_path:
                 for i, client in enumerate(clients):
                     assert await client.ids(10) == [i] * 10
                 await asyncio.gather(*sending)
-            assert lent(served) == 0
+            assert handed_off(served) == 0
 
     run(scenario())
 
 
 @pytest.mark.skipif(not _accel.COMPILED, reason="the compiled kernel is not built (make build)")
 def test_a_forked_process_does_not_wait_for_a_thread_it_does_not_have() -> None:
-    from millstream._accel.broker.bulk_receiver import BulkReceiver
+    from millstream._accel.broker.receiving_thread import ReceivingThread
 
-    others = bulk_threads()
-    receiver = BulkReceiver()
-    assert len(bulk_threads() - others) == 1
+    others = receiving_threads()
+    receiver = ReceivingThread()
+    assert len(receiving_threads() - others) == 1
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # Python warns of what is tested here.
         child = os.fork()

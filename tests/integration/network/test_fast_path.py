@@ -47,7 +47,7 @@ async def serving(directory: Path, **settings: Any) -> AsyncIterator[tuple[Broke
     server = SocketServer(config, SystemClock())
     server.bind()
     apis = broker.apis
-    server.serve("PLAINTEXT", apis.handle, apis.apis, express=apis.express)
+    server.serve("PLAINTEXT", apis.handle, apis.apis, fast_path=apis.fast_path)
     served = Served(server)
     try:
         yield broker, served
@@ -172,9 +172,7 @@ def test_frames_in_buffers_of_their_own_are_settled_together_and_harm_nobody(
                 ]
                 for client, frame in zip(clients, frames, strict=True):
                     client.socket.send(frame[:begun])
-                await until(
-                    lambda: all(each._receiver._own is not None for each in channels.values())
-                )
+                await until(lambda: all(each.state.own is not None for each in channels.values()))
                 # Nothing is awaited in between: the rest of all of them is read in one turn.
                 for client, frame in zip(clients, frames, strict=True):
                     client.socket.send(frame[begun:] + metadata_frame(100))
@@ -185,7 +183,7 @@ def test_frames_in_buffers_of_their_own_are_settled_together_and_harm_nobody(
             frames = [produce_frame(broker, 7, n % PARTITIONS, 100_000) for n in range(count)]
             for client, frame in zip(clients, frames, strict=True):
                 client.socket.send(frame[:begun])
-            await until(lambda: all(each._receiver._own is not None for each in channels.values()))
+            await until(lambda: all(each.state.own is not None for each in channels.values()))
             for client, frame in zip(clients, frames, strict=True):
                 client.socket.send(frame[begun:])
             clients[0].socket.send(b"GET / HTTP/1.1\r\n\r\n")

@@ -1,3 +1,0 @@
-from millstream._accel.broker.large_frames import LargeFrames
-
-class FrameStage(LargeFrames): ...

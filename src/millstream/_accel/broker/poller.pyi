@@ -1,6 +1,0 @@
-from asyncio import AbstractEventLoop
-from typing import Any
-
-class Poller:
-    def __init__(self, loop: AbstractEventLoop, processor: Any) -> None: ...
-    def close(self) -> None: ...

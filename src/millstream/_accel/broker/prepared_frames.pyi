@@ -1,0 +1,4 @@
+from asyncio import AbstractEventLoop
+
+class PreparedFrames:
+    def __init__(self, loop: AbstractEventLoop, request_bytes_max: int) -> None: ...
