@@ -3,7 +3,7 @@ from typing import Any
 
 from millstream._accel.broker.express import ExpressReader
 
-def bind(session: type, target: type, partition: type) -> None: ...
+def bind(session: type, target: type) -> None: ...
 
 class FetchLane(ExpressReader):
     def __init__(
