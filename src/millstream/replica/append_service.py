@@ -176,7 +176,7 @@ class AppendService:
 
     def make_fast_path(self) -> ExpressHandler | None:
         """Ordinary requests from their frames, compiled; None where it was not built."""
-        return make_fast_produce(self._table, self.failure, self._clock)
+        return make_fast_produce(self._table, self.failure, self.wait, self._clock)
 
     # Answers that wait.
 

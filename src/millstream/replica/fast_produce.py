@@ -18,14 +18,21 @@ if TYPE_CHECKING:
     from millstream.replica.append_service import AppendResult
     from millstream.replica.partition import Partition
     from millstream.replica.partition_table import PartitionTable
+    from millstream.replica.pending_acks import PendingAck
 
 
 def make_fast_produce(
-    table: PartitionTable, failure: Callable[[Exception, Partition], AppendResult], clock: Clock
+    table: PartitionTable,
+    failure: Callable[[Exception, Partition], AppendResult],
+    wait: Callable[[Partition, PendingAck], None],
+    clock: Clock,
 ) -> ExpressHandler | None:
-    """One for the partitions of a table; `failure` says what an exception of an append means."""
+    """One for the partitions of a table.
+
+    `failure` says what an exception of an append means; `wait` takes an answer that has to wait.
+    """
     if not _accel.COMPILED:
         return None
     from millstream._accel.broker.fast_produce import FastProduce
 
-    return FastProduce(table.by_name, table.by_id, failure, clock)
+    return FastProduce(table.by_name, table.by_id, failure, wait, clock)

@@ -1,9 +1,9 @@
 """What a log keeps in memory: its segments, indexes, epochs and producers, field by field.
 
-`LogSegment`, `SparseIndex`, `ProducerEntry` and others of this package inherit from these. Where the
-kernel was built the bases are those of `_accel.broker.log_state`, with typed fields that compiled
-code reads and writes; otherwise they are the plain ones here. So there is one copy of the state,
-whoever asks.
+`LogSegment`, `SparseIndex`, `ProducerEntry` and others of this package inherit from these. Where
+the kernel was built the bases are those of `_accel.broker.log_state`, with typed fields that
+compiled code reads and writes; otherwise they are the plain ones here. So there is one copy of the
+state, whoever asks.
 """
 
 from __future__ import annotations

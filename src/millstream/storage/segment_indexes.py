@@ -1,7 +1,7 @@
 """The three indexes of a segment, and when they get their entries.
 
-A segment notes each batch (`SegmentIndexState.note_batch`): an entry is added when enough bytes have
-gone by, and the largest timestamp so far is kept. It never reads the log.
+A segment notes each batch (`SegmentIndexState.note_batch`): an entry is added when enough bytes
+have gone by, and the largest timestamp so far is kept. It never reads the log.
 """
 
 from __future__ import annotations

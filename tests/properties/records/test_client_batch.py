@@ -65,7 +65,8 @@ def written(data: bytearray, size_max: int) -> bytes | None:
     """What the fast path writes into a log of leader epoch 3 that ends at 7; None: declined."""
     config = LogConfig(max_message_bytes=size_max, message_timestamp_after_max_ms=LIMIT_MS)
     log = open_log(SimFileSystem(Random(1)), "/logs/t-0", config)
-    log.append_as_leader(bytearray(batch_bytes(records=7)), 3, NOW_MS)
+    for _ in range(7):
+        log.append_as_leader(bytearray(batch_bytes(value_bytes=0)), 3, NOW_MS)
     # The producer is known and has sent nothing in its epoch, so that any first batch is its next.
     log.producers._producers |= {pid: ProducerEntry(pid, 0) for pid in range(-2, 2)}
     position = log.size

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import errno
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from millstream import _accel
-from millstream.errors import KafkaStorageError, error_for_code
+from millstream.errors import KafkaStorageError
 from millstream.metadata.topics import NO_LEADER
-from millstream.protocol.api import ApiKey
-from millstream.protocol.frame import decode_response, encode_request
-from millstream.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
-)
 from millstream.replica.append_service import AppendResult
 from millstream.storage.config import LogConfig
-from millstream.types import Uuid
+from tests.unit.replica.fast_frames import fast_answers, frame_of, result_of, version_of
 from tests.unit.replica.harness import LOCAL, World, codes, sizes, target, topic_id
 from tests.unit.storage.batches import batch_bytes
+
+if TYPE_CHECKING:
+    from millstream.types import Uuid
 
 pytestmark = pytest.mark.skipif(
     not _accel.COMPILED, reason="the compiled kernel is not built (make build)"
@@ -37,33 +33,17 @@ def world() -> World:
     return world
 
 
-def frame_of(topic: str | Uuid = "t", index: int = 0, acks: int = -1) -> bytearray:
-    """A request by name in the last version that has names, or by id."""
-    data = TopicProduceData(
-        name=topic if isinstance(topic, str) else "",
-        topic_id=topic if isinstance(topic, Uuid) else Uuid.ZERO,
-        partition_data=[PartitionProduceData(index=index, records=batch_bytes())],
-    )
-    request = ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[data])
-    return bytearray(encode_request(request, 12 if isinstance(topic, str) else 13, 7, "tests"))
-
-
 def append_fast(
     world: World, topic: str | Uuid = "t", index: int = 0, acks: int = -1
 ) -> AppendResult | None:
     """What the fast path answers; None if it declines."""
     frame = frame_of(topic, index, acks)
     received = bytes(frame)
-    assert world.manager.express is not None
-    answers = world.manager.express.answer_all([frame])
+    answers = fast_answers(world, frame)
     if not answers:
         assert frame == received, "what is declined is not touched"
         return None
-    version = 12 if isinstance(topic, str) else 13
-    response: Any = decode_response(answers[0][4:], ApiKey.PRODUCE, version)[1]
-    found = response.responses[0].partition_responses[0]
-    error = error_for_code(found.error_code) if found.error_code else None
-    return AppendResult(error, found.base_offset, found.log_append_time_ms, found.log_start_offset)
+    return result_of(answers[0], version_of(topic))
 
 
 @pytest.mark.parametrize("acks", [-1, 1])
@@ -125,15 +105,6 @@ def test_settings_that_need_more_close_the_fast_path_until_they_change(
 
     world.configure("t", LogConfig())
     assert append_fast(world) is not None
-
-
-def test_a_partition_with_followers_takes_the_full_path() -> None:
-    world = World()
-    world.register(2)
-    world.create(replicas=(LOCAL, 2))
-    world.produce(acks=1)
-
-    assert append_fast(world) is None
 
 
 def test_a_broker_that_does_not_lead_takes_nothing(world: World) -> None:

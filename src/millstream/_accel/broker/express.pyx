@@ -19,6 +19,14 @@ cdef enum:
     FRAME_BYTES_MIN = 14
 
 
+cdef class Deferred:
+    """An answer that comes later."""
+
+    cpdef complete(self, bytes answer):
+        """Here it is: a whole frame, its size in front. Called once."""
+        self.answer = answer
+
+
 cdef class ExpressReader:
     """Answers with records; this one has none."""
 
@@ -49,12 +57,15 @@ cdef class ExpressHandler:
     def answer_all(self, frames, *, are_checked=False):
         """The answers to frames that arrive in one turn, up to the first one it declines.
 
+        In place of one that comes later there is its `Deferred`.
         For whoever has frames but no selector, such as a test. The frames are bytearrays and are
         changed. They may be checked before, as on another thread.
         """
-        cdef bytearray frame, answer
+        cdef bytearray frame
+        cdef object answer
         cdef int64_t size, checked = 0
         cdef list answers = [], sizes = []
+        self.may_defer = True
         self.begin()
         for frame in frames:
             answer = bytearray(EXPRESS_ANSWER_BYTES_MAX)
@@ -63,13 +74,19 @@ cdef class ExpressHandler:
             if are_checked and self.check != NULL:
                 checked = self.check(<const uint8_t*><const char*>frame, len(frame))
             size = self.stage(
-                <uint8_t*><char*>frame, len(frame), checked, <uint8_t*><char*>answer)
+                <uint8_t*><char*>frame, len(frame), checked,
+                <uint8_t*><char*><bytearray>answer)
             if size == EXPRESS_DECLINED:
                 break
-            answers.append(answer)
+            if size == EXPRESS_DEFERRED:
+                answers.append(self.deferred)
+                self.deferred = None
+            else:
+                answers.append(answer)
             sizes.append(size)
         self.commit()
-        return [bytes(answer[:size]) for answer, size in zip(answers, sizes)]
+        return [
+            bytes(answer[:size]) if size else answer for answer, size in zip(answers, sizes)]
 
     cdef int begin(self) except -1:
         """A turn begins."""

@@ -10,5 +10,6 @@ class FastProduce(ExpressHandler):
         by_name: dict[str, Any],
         by_id: dict[Any, Any],
         failure: Callable[[Exception, Any], Any],
+        wait: Callable[[Any, Any], None],
         clock: Clock,
     ) -> None: ...

@@ -3,12 +3,13 @@
 """Produce from the frame to the log and back, for an ordinary request.
 
 `millstream.replica.fast_produce` makes one for a broker, and the selector offers it every frame of
-its listeners. It takes a request for one partition that waits for no disk, with acks of 1 or all, if
-the log's tail takes the batch. Everything else, and everything that is wrong, is declined before
-anything was changed, and takes the full path through `KafkaApis`.
+its listeners. It takes a request for one partition that waits for no disk, with acks of 1 or all,
+if the log's tail takes the batch. Everything else, and everything that is wrong, is declined before
+anything was changed, and takes the full path through `KafkaApis`. Where a partition has followers
+the answer to acks of all waits in its `PendingAcks`, beside those of the full path.
 """
 
-from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.dict cimport PyDict_GetItem
 from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from cpython.ref cimport PyObject
@@ -17,7 +18,7 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
 from millstream._accel.broker.client_batch cimport is_intact
 from millstream._accel.broker.express cimport (
-    EXPRESS_ANSWER_BYTES_MAX, EXPRESS_DECLINED, ExpressHandler)
+    EXPRESS_ANSWER_BYTES_MAX, EXPRESS_DECLINED, EXPRESS_DEFERRED, Deferred, ExpressHandler)
 from millstream._accel.broker.log_tail cimport TAIL_BUSY, TAIL_DECLINED, LogTail
 from millstream._accel.broker.partition_state cimport PartitionState
 from millstream._accel.broker.produce_frames cimport (
@@ -41,6 +42,25 @@ cdef enum:
 cdef struct PreparedAnswer:
     int place
     uint8_t* error_at
+
+
+cdef class FastAck:
+    """An answer that waits until its records are committed; a `replica.pending_acks.PendingAck`."""
+
+    cdef readonly int64_t required_offset
+    cdef readonly int64_t deadline_ms
+    cdef readonly bint needs_all
+    # Which of the partitions of this turn it belongs to.
+    cdef int place
+    cdef Deferred deferred
+    cdef bytes answer
+    cdef uint8_t* error_at
+
+    def complete(self, error):
+        """Answer; an error is told by its code, as it was found after the append."""
+        if error is not None:
+            write_error(self.error_at, error.code)
+        self.deferred.complete(self.answer)
 
 
 cdef int64_t find_body(const uint8_t* frame, int64_t size) noexcept nogil:
@@ -80,8 +100,13 @@ cdef class FastProduce(ExpressHandler):
     cdef dict _by_id
     cdef object _failure
     cdef object _clock
+    # Takes an answer that has to wait.
+    cdef object _wait
     cdef int64_t _wall_ms
+    # Read when it is needed, -1 before.
+    cdef int64_t _now_ms
     cdef list _partitions
+    cdef list _acks
     cdef PreparedAnswer* _answers
     cdef int _count
     cdef int _capacity
@@ -90,20 +115,28 @@ cdef class FastProduce(ExpressHandler):
         self._answers = NULL
         self.check = find_intact
 
-    def __init__(self, dict by_name not None, dict by_id not None, failure, clock):
-        """`failure` says what an exception of an append means."""
+    def __init__(self, dict by_name not None, dict by_id not None, failure, wait, clock):
+        """`failure` says what an exception of an append means; `wait` takes a `FastAck`."""
         self._by_name = by_name
         self._by_id = by_id
         self._failure = failure
+        self._wait = wait
         self._clock = clock
         self._partitions = []
+        self._acks = []
 
     def __dealloc__(self):
         PyMem_Free(self._answers)
 
     cdef int begin(self) except -1:
         self._wall_ms = self._clock.wall_ms()
+        self._now_ms = -1
         return 0
+
+    cdef int64_t _now(self) except -2:
+        if self._now_ms < 0:
+            self._now_ms = self._clock.monotonic_ms()
+        return self._now_ms
 
     cdef int64_t stage(
             self, uint8_t* frame, int64_t size, int64_t checked, uint8_t* answer) except -2:
@@ -128,12 +161,31 @@ cdef class FastProduce(ExpressHandler):
             checked == single.start)
         if base_offset < 0:
             return EXPRESS_DECLINED
+        if single.acks == ACKS_ALL and partition._followers:
+            answer = self._defer(partition, &single, answer_bytes)
         self._answers[self._count].error_at = write_answer(
             answer, version, <int32_t>ms_read_big_endian(frame + 8, 4), frame + single.topic,
             single.topic_size, single.partition, base_offset, -1,
             partition.tail.log_start_offset)
         self._count += 1
-        return answer_bytes
+        if self.deferred is None:
+            return answer_bytes
+        (<FastAck>self._acks[len(self._acks) - 1]).error_at = (
+            self._answers[self._count - 1].error_at)
+        return EXPRESS_DEFERRED
+
+    cdef uint8_t* _defer(
+            self, PartitionState partition, Single* single, int64_t answer_bytes) except NULL:
+        """Where to write the answer to the batch that was prepared last: it has to wait."""
+        cdef FastAck ack = FastAck.__new__(FastAck)
+        ack.required_offset = partition.tail.next_offset()
+        ack.deadline_ms = self._now() + max(single.timeout_ms, 0)
+        ack.needs_all = True
+        ack.place = partition.tail.place
+        ack.deferred = self.deferred = Deferred()
+        ack.answer = PyBytes_FromStringAndSize(NULL, answer_bytes)
+        self._acks.append(ack)
+        return <uint8_t*>PyBytes_AS_STRING(ack.answer)
 
     cdef PartitionState _find(self, const uint8_t* frame, int version, Single* single):
         """The partition, if this broker leads it and need not wait for a disk."""
@@ -152,7 +204,8 @@ cdef class FastProduce(ExpressHandler):
             return None
         partition = <PartitionState?><object>found
         if (not partition.is_leader or partition.is_internal or partition.is_under_min_isr
-                or partition.waits_for_disk or partition._followers):
+                or partition.waits_for_disk
+                or (partition._followers and not self.may_defer)):
             return None
         return partition
 
@@ -199,27 +252,42 @@ cdef class FastProduce(ExpressHandler):
     cdef int commit(self) except -1:
         """Write what each partition got, and change the answers of those that failed."""
         cdef PartitionState partition
-        cdef list partitions = self._partitions
+        cdef list partitions = self._partitions, acks = self._acks
         cdef int place
         if not partitions:
             return 0
         self._partitions = []
+        self._acks = []
         for place in range(len(partitions)):
             partition = <PartitionState>partitions[place]
             partition.tail.place = -1
             try:
                 partition.tail.append_prepared()
             except Exception as error:
-                self._refuse(place, self._failure(error, partition).error.code)
+                self._refuse(place, self._failure(error, partition).error, acks)
             else:
-                partition.advance(self._wall_ms)
-                partition.notify()
+                self._commit(partition, place, acks)
         self._count = 0
         return 0
 
-    cdef _refuse(self, int place, int64_t code):
+    cdef int _commit(self, PartitionState partition, int place, list acks) except -1:
+        """A partition has its records: let answers wait for the others that need them."""
+        cdef FastAck ack
+        for ack in acks:
+            if ack.place == place:
+                self._wait(partition, ack)
+        partition.advance(self._now() if partition._followers else 0)
+        partition.notify()
+        return 0
+
+    cdef int _refuse(self, int place, error, list acks) except -1:
         """Tell everybody who wrote to a partition that it failed."""
+        cdef FastAck ack
         cdef int i
         for i in range(self._count):
             if self._answers[i].place == place:
-                write_error(self._answers[i].error_at, code)
+                write_error(self._answers[i].error_at, error.code)
+        for ack in acks:
+            if ack.place == place:
+                ack.complete(error)
+        return 0

@@ -60,6 +60,7 @@ cdef class LogTail:
     cdef int64_t prepare(
         self, uint8_t* batch, int64_t size, int64_t leader_epoch, int64_t now_ms,
         bint is_known_intact) except -3
+    cdef int64_t next_offset(self) noexcept
     cdef int append_prepared(self) except -1
     cdef int move_high_watermark(self, int64_t offset) except -1
     cdef bint raise_watermark(self, int64_t offset) except -1

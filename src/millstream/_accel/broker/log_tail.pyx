@@ -167,6 +167,10 @@ cdef class LogTail:
         self._next_offset = last_offset + 1
         return base_offset
 
+    cdef int64_t next_offset(self) noexcept:
+        """The offset after what was prepared last."""
+        return self._next_offset
+
     cdef bint _begin(self, int64_t now_ms) except -1:
         """Have a look at the log. False if an append has to take the full path."""
         cdef SegmentState segment = self.segments.active_segment()
