@@ -24,7 +24,7 @@ KERNEL = Path("src/millstream/_accel")
 LIBRARY = "millstream_kernel"
 # They stand on epoll; elsewhere their plain-Python versions run.
 LINUX_ONLY = {
-    "broker.headroom",
+    "broker.preallocation",
     "client.client_selector",
     "client.delivery",
     "client.partition_queues",

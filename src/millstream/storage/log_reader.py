@@ -52,6 +52,7 @@ class LogReader:
         self._local = local
         # Most logs have no aborted transactions, so only segments that had one are asked.
         self._aborted_bases = aborted_base_offsets
+        local.tail.has_aborted = bool(aborted_base_offsets)
         # By offset, the oldest first. Who waited at the end goes on there when records have come.
         self._places: dict[int, _Place] = {}
 
@@ -78,11 +79,6 @@ class LogReader:
         """The bytes that `read` would give who must progress; None if there are none."""
         segment, position, length, _ = self._span(offset, bytes_max, bound, True)
         return None if length <= 0 else (segment.open_file(), position, length)
-
-    @property
-    def has_aborted(self) -> bool:
-        """Whether a transaction was aborted in any segment."""
-        return bool(self._aborted_bases)
 
     def _read(self, offset: int, bytes_max: int, bound: int, *, must_progress: bool) -> FetchData:
         """The bytes from the batch with an offset on, from one segment and before a bound."""
@@ -154,6 +150,7 @@ class LogReader:
         position = bisect_left(self._aborted_bases, base_offset)
         if self._aborted_bases[position : position + 1] != [base_offset]:
             insort(self._aborted_bases, base_offset)
+        self._local.tail.has_aborted = True
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """The aborted transactions with records in [start_offset, end_offset)."""

@@ -37,7 +37,7 @@ WARM = 2
 
 @asynccontextmanager
 async def serving(directory: Path, **settings: Any) -> AsyncIterator[tuple[Broker, Served]]:
-    """A broker with a real log behind a listener that offers its frames to the express handler."""
+    """A broker with a real log behind a listener that offers its frames to the fast handler."""
     broker = Broker(filesystem=DiskFileSystem(), directories=(str(directory),))
     broker.create("orders", PARTITIONS)
     for index in range(PARTITIONS):

@@ -14,8 +14,7 @@ cdef struct BatchFields:
     int64_t producer_epoch
     int64_t base_sequence
 
-cdef bint is_intact(const uint8_t* batch, int64_t size) noexcept nogil
 cdef bint inspect(
     const uint8_t* batch, int64_t size, int64_t size_max, int64_t timestamp_max,
-    bint is_known_intact, BatchFields* fields) noexcept
+    BatchFields* fields) noexcept
 cdef void number(uint8_t* batch, int64_t base_offset, int64_t leader_epoch) noexcept nogil

@@ -3,7 +3,7 @@ from typing import Any
 
 from millstream._accel.broker.fast_path import FastReader
 
-def bind(session: type, target: type, partition: type) -> None: ...
+def bind(session: type, target: type) -> None: ...
 
 class FetchLane(FastReader):
     def __init__(

@@ -21,6 +21,8 @@ from millstream._accel.broker.fetch_frames cimport (
     ANSWER_END_SIZE, SINGLES_UNTIL, TOPIC_ID_SIZE, TOPIC_IDS_SINCE, FetchAnswer, FetchSingle,
     read_request, write_head)
 from millstream._accel.broker.log_span cimport Span, find_span
+from millstream._accel.broker.log_tail cimport LogTail
+from millstream._accel.broker.partition_state cimport PartitionState
 from millstream._accel.broker.records_sender cimport ms_answer
 from millstream._accel.broker.slots cimport ms_slot_get, ms_slot_offset, ms_slot_set
 from millstream._accel.wire cimport ms_read_big_endian
@@ -56,15 +58,12 @@ cdef struct TargetSlots:
     Py_ssize_t rank
     Py_ssize_t sent_high_watermark
     Py_ssize_t sent_log_start_offset
-    Py_ssize_t is_leader
-    Py_ssize_t leader_epoch
-    Py_ssize_t log
 
 cdef SessionSlots session_slots
 cdef TargetSlots target_slots
 
 
-def bind(session, target, partition):
+def bind(session, target):
     """Learn where the classes of `millstream.replica` keep what is used here."""
     session_slots.changed = ms_slot_offset(session, "changed")
     session_slots.created_ms = ms_slot_offset(session, "created_ms")
@@ -88,9 +87,6 @@ def bind(session, target, partition):
     target_slots.rank = ms_slot_offset(target, "rank")
     target_slots.sent_high_watermark = ms_slot_offset(target, "sent_high_watermark")
     target_slots.sent_log_start_offset = ms_slot_offset(target, "sent_log_start_offset")
-    target_slots.is_leader = ms_slot_offset(partition, "is_leader")
-    target_slots.leader_epoch = ms_slot_offset(partition, "leader_epoch")
-    target_slots.log = ms_slot_offset(partition, "log")
 
 
 cdef inline object slot(object owner, Py_ssize_t offset):
@@ -124,6 +120,7 @@ cdef class FetchLane(FastReader):
     cdef bint read(self, const uint8_t* frame, int64_t size, ms_answer* answer) except -1:
         cdef FetchSingle asked
         cdef Span span
+        cdef LogTail tail
         cdef int64_t bytes_max
         if not read_frame(frame, size, &asked):
             return False
@@ -136,12 +133,12 @@ cdef class FetchLane(FastReader):
             asked.offset = number_in(target, target_slots.fetch_offset)
             asked.last_epoch = number_in(target, target_slots.last_fetched_epoch)
             asked.partition_bytes_max = number_in(target, target_slots.partition_max_bytes)
-        log = readable_log(target, &asked)
-        if log is None:
+        tail = readable_tail(target, &asked)
+        if tail is None:
             return False
         bytes_max = min(asked.max_bytes, self._bytes_max)
         file = find_span(
-            log, asked.offset, min(asked.partition_bytes_max, bytes_max),
+            tail, asked.offset, min(asked.partition_bytes_max, bytes_max),
             asked.isolation_level == COMMITTED, &span)
         if file is None or (span.length < asked.min_bytes and span.length < bytes_max):
             return False
@@ -236,16 +233,14 @@ cdef object only_target(session, const FetchSingle* asked):
     return target
 
 
-cdef object readable_log(target, const FetchSingle* asked):
+cdef LogTail readable_tail(target, const FetchSingle* asked):
     """The log of a partition that this broker leads, if no epoch is to be compared."""
-    partition = slot(target, target_slots.partition)
-    if (partition is None or slot(partition, target_slots.is_leader) is not True
-            or asked.last_epoch != UNKNOWN):
+    cdef PartitionState partition = <PartitionState?>slot(target, target_slots.partition)
+    if partition is None or not partition.is_leader or asked.last_epoch != UNKNOWN:
         return None
-    if (asked.leader_epoch != UNKNOWN
-            and asked.leader_epoch != number_in(partition, target_slots.leader_epoch)):
+    if asked.leader_epoch != UNKNOWN and asked.leader_epoch != partition.leader_epoch:
         return None
-    return slot(partition, target_slots.log)
+    return partition.tail
 
 
 cdef int write_answer(

@@ -1,0 +1,15 @@
+from collections.abc import Callable
+from typing import Any
+
+from millstream._accel.broker.fast_path import FastHandler
+from millstream.clock import Clock
+
+class FastProduce(FastHandler):
+    def __init__(
+        self,
+        by_name: dict[str, Any],
+        by_id: dict[Any, Any],
+        failure: Callable[[Exception, Any], Any],
+        wait: Callable[[Any, Any], None],
+        clock: Clock,
+    ) -> None: ...
