@@ -1,6 +1,6 @@
 """The body of a request, decoded.
 
-Every handler's request comes through here, once the short ways of the hot paths have declined it.
+Every handler's request comes through here, once the fast path has declined it.
 """
 
 from __future__ import annotations

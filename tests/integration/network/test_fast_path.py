@@ -270,8 +270,8 @@ def test_when_nobody_knows_what_was_written_there_is_no_answer(
             loop.set_exception_handler(lambda _, context: problems.append(context))
             client = await served.client()
             log: Any = broker.partition().log
-            log.segments.active._file = _BrokenFile()
-            broker.replicas._appends._store = None  # type: ignore[assignment]  # breaks `_failure`
+            log.segments.active.file = _BrokenFile()
+            broker.replicas._appends._store = None  # type: ignore[assignment]  # breaks `failure`
             await client.send(produce_frame(broker, 1))
             assert await client.is_closed_by_server()
             assert [str(each["exception"]) for each in problems] != []
@@ -282,7 +282,7 @@ def test_when_nobody_knows_what_was_written_there_is_no_answer(
 class _BrokenFile:
     """A file on a disk that has failed."""
 
-    def pwritev(self, buffers: object, position: int) -> None:
+    def append(self, data: object, position: int) -> None:
         """Fail."""
         raise OSError(errno.EIO, "the disk has failed")
 

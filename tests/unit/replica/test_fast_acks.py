@@ -10,12 +10,19 @@ import pytest
 from millstream import _accel
 from millstream.errors import KafkaStorageError, NotLeaderOrFollower, RequestTimedOut
 from millstream.metadata.topics import NO_LEADER
+from millstream.protocol.frame import encode_response
+from millstream.protocol.messages.produce import (
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
 from millstream.replica.append_service import AppendResult
-from tests.unit.replica.fast_frames import fast_answers, frame_of, result_of
-from tests.unit.replica.harness import LOCAL, World, codes
+from tests.unit.replica.fast_frames import fast_answers, frame_of, result_of, version_of
+from tests.unit.replica.harness import LOCAL, World, codes, topic_id
 
 if TYPE_CHECKING:
     from millstream._accel.broker.fast_path import Deferred
+    from millstream.types import Uuid
 
 pytestmark = pytest.mark.skipif(
     not _accel.COMPILED, reason="the compiled kernel is not built (make build)"
@@ -62,6 +69,23 @@ def test_the_answer_comes_when_every_replica_in_sync_has_the_records(world: Worl
     world.settle()
     assert result(deferred) == AppendResult(None, 1, -1, 0)
     assert (world.partition().log.high_watermark, world.manager.waiting_count) == (2, 0)
+
+
+@pytest.mark.parametrize("topic", ["t", topic_id("t")], ids=["name", "id"])
+def test_the_answer_is_the_one_of_the_encoder(world: World, topic: str | Uuid) -> None:
+    deferred = append(world, topic=topic)
+    for broker in (2, 3):
+        world.follow(2, broker=broker)
+    world.settle()
+
+    placed = PartitionProduceResponse(index=0, base_offset=1, log_start_offset=0)
+    answered = TopicProduceResponse(partition_responses=[placed])
+    if isinstance(topic, str):
+        answered.name = topic
+    else:
+        answered.topic_id = topic
+    response = ProduceResponse(responses=[answered])
+    assert deferred.response == encode_response(response, version_of(topic), 7)
 
 
 def test_acks_of_the_leader_are_answered_at_once(world: World) -> None:

@@ -1,4 +1,4 @@
-"""OffsetCommit over the wire: the short way and the long one give the same answers."""
+"""OffsetCommit over the wire, with and without tagged fields that nobody knows."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from millstream.protocol.messages import OffsetCommitResponse
 
 A_TAG = ((9, b"x"),)
-"""What makes a request go the long way, from version 8 on."""
+"""A field that no version has; there may be some from version 8 on."""
 
 
 class Groups:
@@ -51,7 +51,7 @@ class Groups:
         version: int = 9,
         *,
         generation: int = -1,
-        is_long: bool = False,
+        has_tags: bool = False,
     ) -> Call:
         request = OffsetCommitRequest(
             group_id=GROUP,
@@ -66,7 +66,7 @@ class Groups:
                 )
                 for (topic, index), offset in offsets.items()
             ],
-            unknown_tags=A_TAG if is_long else (),
+            unknown_tags=A_TAG if has_tags else (),
         )
         framed = frame_request(encode_request(request, version, 1, "app"))
         return Call(framed, self.server.handle(framed))
@@ -76,8 +76,8 @@ def codes(response: OffsetCommitResponse) -> Sequence[int]:
     return [each.error_code for topic in response.topics for each in topic.partitions]
 
 
-@pytest.fixture(params=[False, True], ids=["short", "long"])
-def is_long(request: pytest.FixtureRequest) -> bool:
+@pytest.fixture(params=[False, True], ids=["plain", "tagged"])
+def has_tags(request: pytest.FixtureRequest) -> bool:
     return bool(request.param)
 
 
@@ -95,14 +95,14 @@ def test_offsets_are_stored_in_every_version(groups: Groups, version: int) -> No
     assert [each.committed_offset for each in found.values()] == [5, 7]
 
 
-def test_the_first_commit_of_a_group_is_answered_at_once(groups: Groups, is_long: bool) -> None:
-    call = groups.call({("orders", 1): 5}, is_long=is_long)
+def test_the_first_commit_of_a_group_is_answered_at_once(groups: Groups, has_tags: bool) -> None:
+    call = groups.call({("orders", 1): 5}, has_tags=has_tags)
     assert codes(call.response) == [0]
 
 
-def test_commits_of_one_turn_are_answered_together(groups: Groups, is_long: bool) -> None:
+def test_commits_of_one_turn_are_answered_together(groups: Groups, has_tags: bool) -> None:
     groups.call({("orders", 1): 5})
-    calls = [groups.call({("orders", 1): offset}, is_long=is_long) for offset in (6, 7, 8)]
+    calls = [groups.call({("orders", 1): offset}, has_tags=has_tags) for offset in (6, 7, 8)]
     assert [each.outcome for each in calls] == [PENDING] * 3
     before = len(groups.world.store.batches[0])
     groups.world.end_turn()
@@ -110,11 +110,11 @@ def test_commits_of_one_turn_are_answered_together(groups: Groups, is_long: bool
     assert len(groups.world.store.batches[0]) == before + 1
 
 
-def test_what_is_refused_has_its_own_code(groups: Groups, is_long: bool) -> None:
+def test_what_is_refused_has_its_own_code(groups: Groups, has_tags: bool) -> None:
     groups.call({("orders", 1): 5})
     wanted = {("orders", 9): 1, ("orders", 0): 1, ("nothing", 0): 1}
-    call = groups.call(wanted, is_long=is_long)
-    by_id = groups.call(wanted, 10, is_long=is_long)
+    call = groups.call(wanted, has_tags=has_tags)
+    by_id = groups.call(wanted, 10, has_tags=has_tags)
     groups.world.end_turn()
     unknown = UnknownTopicOrPartition.code
     assert codes(call.response) == [unknown, 0, unknown]
@@ -123,17 +123,17 @@ def test_what_is_refused_has_its_own_code(groups: Groups, is_long: bool) -> None
 
 @pytest.mark.parametrize(("version", "error"), [(9, GroupIdNotFound), (8, IllegalGeneration)])
 def test_a_commit_of_no_member_is_refused_as_a_whole(
-    groups: Groups, is_long: bool, version: int, error: type[UnknownServerError]
+    groups: Groups, has_tags: bool, version: int, error: type[UnknownServerError]
 ) -> None:
     call = groups.call(
-        {("orders", 0): 1, ("payments", 1): 2}, version, generation=3, is_long=is_long
+        {("orders", 0): 1, ("payments", 1): 2}, version, generation=3, has_tags=has_tags
     )
     assert codes(call.response) == [error.code] * 2
 
 
-def test_a_failed_write_is_told_for_every_partition(groups: Groups, is_long: bool) -> None:
+def test_a_failed_write_is_told_for_every_partition(groups: Groups, has_tags: bool) -> None:
     groups.call({("orders", 0): 1})
-    call = groups.call({("orders", 0): 2, ("payments", 1): 2}, is_long=is_long)
+    call = groups.call({("orders", 0): 2, ("payments", 1): 2}, has_tags=has_tags)
     groups.world.store.failure = NotEnoughReplicas("one is missing")
     groups.world.end_turn()
     assert codes(call.response) == [CoordinatorNotAvailable.code] * 2
@@ -141,7 +141,7 @@ def test_a_failed_write_is_told_for_every_partition(groups: Groups, is_long: boo
 
 def test_a_coordinator_that_fails_is_an_answer_too(
     groups: Groups,
-    is_long: bool,
+    has_tags: bool,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -149,13 +149,13 @@ def test_a_coordinator_that_fails_is_an_answer_too(
         raise ZeroDivisionError
 
     monkeypatch.setattr(groups.world.runtime, "gather", fail)
-    call = groups.call({("orders", 0): 1}, is_long=is_long)
+    call = groups.call({("orders", 0): 1}, has_tags=has_tags)
     assert codes(call.response) == [UnknownServerError.code]
     assert "OffsetCommit could not be answered" in caplog.text
 
 
-def test_what_is_waited_for_is_told_when_the_broker_stops(groups: Groups, is_long: bool) -> None:
+def test_what_is_waited_for_is_told_when_the_broker_stops(groups: Groups, has_tags: bool) -> None:
     groups.call({("orders", 0): 1})
-    call = groups.call({("orders", 0): 2}, is_long=is_long)
+    call = groups.call({("orders", 0): 2}, has_tags=has_tags)
     groups.world.runtime.close()
     assert codes(call.response) != [0]

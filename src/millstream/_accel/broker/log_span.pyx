@@ -2,7 +2,8 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True
 """Where the records of a consumer's read are in the files; what `UnifiedLog.read_whole` finds.
 
-`fetch_lane` asks. It looks only into files and indexes that are open already, and opens and changes nothing: whatever is unusual gets None.
+`fetch_lane` asks. It looks only into files and indexes that are open already, and opens and changes
+nothing: whatever is unusual gets None.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer

@@ -3,7 +3,8 @@
 """The common shape of Produce, read from the frame and answered without a message.
 
 Nearly every Produce request has one topic and one partition. Whatever has another shape, or is
-damaged, is left to the generated decoder, which is the authority on what the bytes mean. Nothing is read at or behind `end`, whatever the lengths in the frame say.
+damaged, is left to the generated decoder, which is the authority on what the bytes mean. Nothing is
+read at or behind `end`, whatever the lengths in the frame say.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
