@@ -11,8 +11,6 @@ import asyncio
 from typing import TYPE_CHECKING, Final, cast
 
 from millstream.errors import ProtocolError
-from millstream.network import preamble
-from millstream.network.connection_lines import note_closed, note_failed, note_rejected, note_unsent
 from millstream.network.endpoint import host_and_port
 from millstream.network.gate import CLOSING, InputGate, Mute
 from millstream.network.header import (
@@ -20,6 +18,7 @@ from millstream.network.header import (
     FRAME_SIZE_BYTES,
     REQUEST_BYTES_MIN,
     body_start,
+    find_fault,
     unpack_header,
 )
 from millstream.network.liveness import Expiry, Liveness
@@ -136,7 +135,7 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
         except ProtocolError as error:
             self._reject("malformed request", str(error))
         except Exception as error:
-            note_failed(self._processor.log, self, error)
+            self._log_failure(error)
             # Nobody knows what the handler left running with the bytes.
             self._receiver.buffer_is_retained = True
             self._give_up()
@@ -198,7 +197,7 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
             state.requests += count
         if end - start >= FRAME_SIZE_BYTES and not state.mute_reasons:
             # What has yet to come is refused as soon as it can be seen to be bad.
-            fault = preamble.find_fault(buffer[start:end], size_max, header_versions)
+            fault = find_fault(buffer[start:end], size_max, header_versions)
             if fault is not None:
                 self._reject(*fault)
 
@@ -233,7 +232,8 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
 
     def _reject(self, kind: str, reason: str) -> None:
         self._processor.requests_rejected += 1
-        note_rejected(self._processor.log, self, kind, reason)
+        message = "Closed the connection from %s: %s"
+        self._processor.log.warning(kind, message, self, reason, **self._log_fields())
         self._give_up()
 
     # Responses.
@@ -322,7 +322,9 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
     def output_lost(self, error: OSError) -> None:
         """The peer does not exist any more, or a file could not be sent."""
         if not isinstance(error, ConnectionError):
-            note_unsent(self._processor.log, self, error)
+            message = "Closed the connection to %s: cannot send: %s"
+            log = self._processor.log
+            log.warning("send failed", message, self, error, **self._log_fields())
         self.abort()
 
     # Muting and closing.
@@ -365,7 +367,8 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
 
     def close(self, reason: str) -> None:
         """Close at once; responses that were not sent yet are dropped."""
-        note_closed(self._processor.log, self, reason)
+        message = "Closed the connection from %s: %s"
+        self._processor.log.info(reason, message, self, reason, **self._log_fields())
         self.abort()
 
     def abort(self) -> None:
@@ -398,6 +401,18 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
             self._unmute(Mute.THROTTLE)
         is_blocked, is_waiting = self._sender.is_blocked, bool(self._in_flight)
         return self.liveness.check(now_ms, is_blocked=is_blocked, is_waiting=is_waiting)
+
+    # How it is logged.
+
+    def _log_failure(self, error: Exception) -> None:
+        message = "A request handler failed; closing the connection from %s"
+        kind = f"handler {type(error).__name__}"
+        self._processor.log.failure(kind, message, self, error=error, **self._log_fields())
+
+    def _log_fields(self) -> dict[str, object]:
+        """The peer and the listener as fields of their own."""
+        peer = host_and_port(self.peer_host, self.peer_port)
+        return {"peer": peer, "listener": self.listener_name}
 
     def __str__(self) -> str:
         return f"{host_and_port(self.peer_host, self.peer_port)} on {self.listener_name}"

@@ -1,7 +1,8 @@
 """The first bytes of a request frame, read where they lie.
 
 `KafkaChannel` unpacks every header with `unpack_header` and handles the common ones itself; the
-others, and everything malformed, come here. Bad bytes end in a `ProtocolError`.
+others, and everything malformed, come here. Bad bytes end in a `ProtocolError`, or in the sentence
+about a peer that does not speak the Kafka protocol.
 """
 
 from __future__ import annotations
@@ -25,6 +26,19 @@ FRAME_HEADER_BYTES: Final = _HEADER.size
 REQUEST_BYTES_MIN: Final = FRAME_HEADER_BYTES - FRAME_SIZE_BYTES
 """The smallest request there is: no client id, no body."""
 _API_VERSIONS: Final = 18
+_HTTP_METHODS: Final = (
+    b"GET ",
+    b"POST",
+    b"PUT ",
+    b"HEAD",
+    b"DELE",
+    b"OPTI",
+    b"PATC",
+    b"CONN",
+    b"TRAC",
+    b"PRI ",
+)
+_TLS_HANDSHAKE: Final = b"\x16\x03"
 
 
 def body_start(
@@ -63,3 +77,38 @@ def _skip_tagged_fields(frame: memoryview, position: int) -> int:
         if position > len(frame):
             raise DecodeError("a tagged field ends outside the frame", message="RequestHeader")
     return position
+
+
+def find_fault(
+    beginning: memoryview, size_max: int, header_versions: Mapping[int, int]
+) -> tuple[str, str] | None:
+    """What is wrong with a frame whose beginning, of 4 bytes or more, is there: kind and sentence.
+
+    An API version that the listener does not answer is a `DecodeError`.
+    """
+    size = int.from_bytes(beginning[:FRAME_SIZE_BYTES], "big", signed=True)
+    if not REQUEST_BYTES_MIN <= size <= size_max:
+        return _describe(bytes(beginning[:8]), size, size_max)
+    if len(beginning) >= FRAME_HEADER_BYTES:
+        require_served(unpack_header(beginning, 0)[1], header_versions)
+    return None
+
+
+def _describe(first_bytes: bytes, size: int, size_max: int) -> tuple[str, str]:
+    """The kind of mistake, for rate limits, and the sentence about it."""
+    if first_bytes.startswith(_HTTP_METHODS):
+        return "http", "it sent an HTTP request; this port speaks the Kafka protocol"
+    if first_bytes.startswith(_TLS_HANDSHAKE):
+        return "tls", (
+            "it began a TLS handshake, but this listener is not encrypted; "
+            "the client needs security.protocol=PLAINTEXT or another port"
+        )
+    if first_bytes.startswith(b"SSH-"):
+        return "ssh", "it sent an SSH greeting; this port speaks the Kafka protocol"
+    if size > size_max:
+        return "too large", (
+            f"it announced a request of {size} bytes, socket.request.max.bytes is {size_max}"
+        )
+    if size < 0:
+        return "negative size", f"it announced a request of {size} bytes"
+    return "short frame", f"it sent a request of {size} bytes, too short for a header"

@@ -1,4 +1,4 @@
-"""The embedded broker answers as `server start` does: by the fast path, until a fault is planned."""
+"""The embedded broker answers as `server start` does: by the fast path, unless faults forbid it."""
 
 from __future__ import annotations
 

@@ -1,18 +1,32 @@
 # cython: language_level=3
-"""A fast handler for tests: it echoes, defers, declines or fails, as the body of a frame says."""
+"""A fast handler and a transport for tests.
+
+The handler echoes, defers, declines or fails, as the body of a frame says. The transport takes all
+that a socket has and gives it out in small pieces, as TLS does with its records.
+"""
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint8_t
+from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 from millstream._accel.broker.fast_path cimport (
     FAST_DECLINED, FAST_DEFERRED, Deferred, FastHandler)
+from millstream._accel.broker.socket_transport cimport SocketTransport
+from millstream._accel.broker.transports cimport ms_transport
+
+cdef extern from "<sys/socket.h>" nogil:
+    ssize_t recv(int descriptor, void* buffer, size_t size, int flags)
+    int MSG_DONTWAIT
 
 cdef enum:
     CORRELATION_ID_AT = 8
     CORRELATION_ID_SIZE = 4
     # The header of the harness: up to a client id of four letters.
     BODY_AT = 18
+    BUFFER_BYTES = 65536
+    PIECE_BYTES = 7
+    EAGAIN = 11
 
 
 cdef class FakeHandler(FastHandler):
@@ -65,3 +79,45 @@ cdef class FakeHandler(FastHandler):
         """Give an answer that is owed."""
         deferred, echo = self.later.pop(body)
         (<Deferred>deferred).complete(echo)
+
+
+cdef struct Buffered:
+    uint8_t bytes[BUFFER_BYTES]
+    int64_t start
+    int64_t end
+
+
+cdef int64_t receive_piece(ms_transport* transport, void* buffer, size_t size) noexcept nogil:
+    cdef Buffered* buffered = <Buffered*>transport.session
+    cdef int64_t count
+    if buffered.start == buffered.end:
+        count = recv(transport.descriptor, buffered.bytes, BUFFER_BYTES, MSG_DONTWAIT)
+        if count <= 0:
+            return -EAGAIN if count < 0 else 0
+        buffered.start = 0
+        buffered.end = count
+    count = min(<int64_t>size, min(<int64_t>PIECE_BYTES, buffered.end - buffered.start))
+    memcpy(buffer, buffered.bytes + buffered.start, count)
+    buffered.start += count
+    return count
+
+
+cdef int has_pieces(const ms_transport* transport) noexcept nogil:
+    cdef const Buffered* buffered = <const Buffered*>transport.session
+    return buffered.start < buffered.end
+
+
+def buffer_up(SocketTransport transport):
+    """Let a connection's transport take more than it gives."""
+    cdef Buffered* buffered = <Buffered*>malloc(sizeof(Buffered))
+    if buffered == NULL:
+        raise MemoryError()
+    buffered.start = buffered.end = 0
+    transport.link.session = buffered
+    transport.link.receive = receive_piece
+    transport.link.has_buffered = has_pieces
+
+
+def let_go(SocketTransport transport):
+    """Free what the transport has; it is closed."""
+    free(transport.link.session)

@@ -254,3 +254,27 @@ def test_an_api_that_is_declined_takes_the_full_path(run: Run, handler: Any) -> 
                 assert await bodies(client, 1) == [expected]
 
     run(scenario())
+
+
+def test_bytes_that_a_transport_has_taken_are_not_forgotten(
+    run: Run, handlers: Any, handler: Any
+) -> None:
+    async def scenario() -> None:
+        async with serving(handler, in_flight_requests_max=3) as (_, served):
+            client = await served.client()
+            await served.until(1)
+            channel = channel_of(served)
+            transport = channel._gate._transport
+            handlers.buffer_up(transport)
+            # One read takes all of it. The mute in the middle leaves some of it in the transport.
+            sent = [b"defer %d" % number for number in range(3)] + [b"%d" % n for n in range(20)]
+            await client.send(b"".join(frame(i, body) for i, body in enumerate(sent)))
+            await until(lambda: bool(channel.is_muted))
+            for body in sent[:3]:
+                handler.complete(body)
+            assert await bodies(client, len(sent)) == sent
+            client.close()
+            await served.until(0)
+            handlers.let_go(transport)
+
+    run(scenario())

@@ -109,14 +109,22 @@ cdef class Selector:
         transport.state = channel.state
         transport.connected = connected
         transport.loop = self._loop
+        transport.selector = self
         transport.open_ones = self._transports
         transport.fast_path = fast_path
         transport.epoll = self._epoll
         open_plain(&transport.link, connected.fileno())
-        transport.watch()
         transport.is_read = True
+        transport.watch()
         self._transports.add(transport)
         channel.connection_made(transport)
+
+    def read_buffered(self, SocketTransport transport):
+        """Read what a transport has taken from its socket already: no epoll tells of that."""
+        self._now_ms = self._processor.now_ms()
+        if transport.is_read:
+            self._try_to_read(transport)
+            self._prepared.complete()
 
     # When connections are ready.
 
@@ -232,7 +240,6 @@ cdef class Selector:
     cdef _try_to_read(self, SocketTransport transport):
         try:
             self._read(transport)
-            # What the transport has taken from the socket no epoll will tell of.
             while transport.is_read and transport.has_buffered():
                 self._read(transport)
         except Exception as error:

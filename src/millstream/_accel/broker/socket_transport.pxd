@@ -13,6 +13,8 @@ cdef class SocketTransport:
     cdef object connected
     cdef object error
     cdef object loop
+    # It made this, and has a set of those that are open.
+    cdef object selector
     cdef set open_ones
     cdef FastHandler fast_path
     cdef ms_transport link

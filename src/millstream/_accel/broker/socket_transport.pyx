@@ -78,6 +78,8 @@ cdef class SocketTransport:
         if ms_epoll_add(self.epoll, self.link.descriptor, <PyObject*>self) < 0:
             raise OSError(errno, os.strerror(errno))
         self.is_watched = True
+        if self.has_buffered():
+            self.loop.call_soon(self.selector.read_buffered, self)
         return 0
 
     cdef int unwatch(self) except -1:

@@ -17,11 +17,13 @@ struct ms_transport {
     int64_t (*send)(ms_transport *transport, const void *data, size_t size, int has_more);
     /* The same for a region of a file, without a copy; NULL where that cannot be. */
     int64_t (*send_file)(ms_transport *transport, int file, int64_t position, int64_t length);
-    /* Whether bytes were taken from the socket that nobody has received yet: no poll tells of them.
+    /* Whether bytes were taken from the socket that were not received yet: no poll tells of them.
        NULL where that cannot be. */
     int (*has_buffered)(const ms_transport *transport);
     /* What can be polled for. */
     int descriptor;
+    /* What the transport needs for itself. */
+    void *session;
 };
 
 /* A plain socket. */

@@ -11,6 +11,7 @@ cdef extern from "broker/transport.h" nogil:
             ms_transport* transport, const void* data, size_t size, int has_more) noexcept nogil
         int (*has_buffered)(const ms_transport* transport) noexcept nogil
         int descriptor
+        void* session
 
 cdef void open_plain(ms_transport* transport, int descriptor) noexcept
 cdef void widen_window(const ms_transport* transport, int size) noexcept
