@@ -87,9 +87,10 @@ unit: setup
 interop: setup ## Check against the Java client and other foreign software
 	$(BIN)/pytest -m interop tests
 
-fuzz: setup ## Feed mutated frames and batches to the codecs: make fuzz SECONDS=600
+fuzz: setup ## Feed mutated frames, batches and Arrow arrays to the codecs: make fuzz SECONDS=600
 	$(BIN)/python -m tests.fuzz.frames --seconds $(SECONDS)
 	$(BIN)/python -m tests.fuzz.batches --seconds $(SECONDS)
+	$(BIN)/python -m tests.fuzz.arrow --seconds $(SECONDS)
 
 simulate: setup ## Run seeded simulations with faults: make simulate SEEDS=2000 START=0
 	$(BIN)/python -m tests.simulation.storage.run --seeds $(SEEDS) --start $(START)

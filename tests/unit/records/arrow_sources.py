@@ -32,8 +32,26 @@ class OnlyArray:
         return self._data.__arrow_c_array__(requested_schema)
 
 
+@arrow_abi.ReleaseArray
+def _release_copy(array: Any) -> None:
+    arrow_abi.let_go(array.contents.private_data)
+    array.contents.release = arrow_abi.ReleaseArray()
+
+
+def _copied(array: Any, kept: list[Any]) -> Any:
+    """The same array in structures of our own, whatever is done to which."""
+    copy = arrow_abi.ArrowArray.from_buffer_copy(array)
+    buffers = (ctypes.c_void_p * array.n_buffers)(*array.buffers[: array.n_buffers])
+    children = [_copied(array.children[i].contents, kept) for i in range(array.n_children)]
+    pointers = arrow_abi.pointers_to(children, arrow_abi.ArrowArray)
+    copy.buffers = ctypes.cast(buffers, type(copy.buffers))
+    copy.children = ctypes.cast(pointers, type(copy.children))
+    kept += [buffers, children, pointers]
+    return copy
+
+
 class Tampered:
-    """Arrow data whose array was changed on the way."""
+    """Arrow data whose array was changed on the way, in a copy: its owner releases the original."""
 
     def __init__(self, data: Any, change: Any) -> None:
         self._data = data
@@ -41,7 +59,11 @@ class Tampered:
 
     def __arrow_c_array__(self, requested_schema: object = None) -> Any:
         schema, capsule = self._data.__arrow_c_array__()
-        array = arrow_abi.take(capsule, b"arrow_array", arrow_abi.ArrowArray)
+        original = arrow_abi.take(capsule, b"arrow_array", arrow_abi.ArrowArray)
+        kept = [arrow_abi.to_capsule(original, b"arrow_array")]
+        array = _copied(original, kept)
+        array.release = _release_copy
+        array.private_data = arrow_abi.keep_alive(kept)
         self._change(array)
         return schema, arrow_abi.to_capsule(array, b"arrow_array")
 

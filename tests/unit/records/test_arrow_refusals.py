@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from millstream.errors import InvalidArgument
+from millstream.records.plain import arrow_abi
 from tests.unit.records.arrow_sources import (
     ENTRY,
     FailingStream,
@@ -168,8 +169,15 @@ def raw(layout: str, *numbers: int) -> Any:
     [
         pa.Array.from_buffers(pa.binary(), 2, [None, raw("3i", 0, 2, 1), pa.py_buffer(b"ab")]),
         pa.Array.from_buffers(pa.binary(), 2, [None, raw("3i", 0, -1, 1), pa.py_buffer(b"ab")]),
+        pa.Array.from_buffers(pa.binary(), 2, [None, raw("3i", 0, 4000, 2), pa.py_buffer(b"ab")]),
+        pa.Array.from_buffers(
+            pa.binary(), 2, [None, raw("3i", 0, 2**31 - 1, 2), pa.py_buffer(b"ab")]
+        ),
         pa.Array.from_buffers(
             pa.large_binary(), 2, [None, raw("3q", 0, 2, 1), pa.py_buffer(b"ab")]
+        ),
+        pa.Array.from_buffers(
+            pa.large_binary(), 2, [None, raw("3q", 0, 2**60, 2), pa.py_buffer(b"ab")]
         ),
         pa.Array.from_buffers(
             pa.binary_view(), 2, [None, raw("8i", 0, 0, 0, 0, -1, 0, 0, 0), pa.py_buffer(b"")]
@@ -181,13 +189,103 @@ def raw(layout: str, *numbers: int) -> Any:
             pa.binary_view(), 2, [None, raw("8i", 0, 0, 0, 0, 13, 0, 0, 1), pa.py_buffer(b"a" * 13)]
         ),
     ],
-    ids=["falling", "negative", "falling64", "negative view", "no such buffer", "past its buffer"],
+    ids=[
+        "falling",
+        "negative",
+        "past the last",
+        "far past the last",
+        "falling64",
+        "far past the last64",
+        "negative view",
+        "no such buffer",
+        "past its buffer",
+    ],
 )
 def test_offsets_that_leave_the_data_are_refused(kernel: Any, name: str, column: Any) -> None:
     columns = {"value": [b"", b""], name: column}
 
     with pytest.raises(InvalidArgument, match=f"row [01]: column '{name}' has offsets that leave"):
-        rows_of(kernel, pa.table(columns))
+        next(kernel.ArrowRecordsReader(pa.table(columns)))
+
+
+def test_a_slice_is_held_to_the_data_of_the_whole(kernel: Any) -> None:
+    column = pa.Array.from_buffers(
+        pa.binary(), 2, [None, raw("3i", 0, 4000, 2), pa.py_buffer(b"ab")]
+    )
+    rows = pa.StructArray.from_arrays([column], ["value"])
+
+    def take_one(array: Any) -> None:
+        array.length = 1
+
+    with pytest.raises(InvalidArgument, match="row 0: column 'value' has offsets that leave"):
+        next(kernel.ArrowRecordsReader(Tampered(rows, take_one)))
+
+
+def test_strings_without_their_data_are_refused(kernel: Any) -> None:
+    def forget_data(array: Any) -> None:
+        array.children[0].contents.buffers[2] = None
+
+    data = Tampered(pa.record_batch({"value": [b"", b"a"]}), forget_data)
+
+    with pytest.raises(InvalidArgument, match="row 1: column 'value' has offsets that leave"):
+        next(kernel.ArrowRecordsReader(data))
+
+
+def test_views_that_are_null_may_hold_anything(kernel: Any) -> None:
+    views = raw("8i", 1, ord("a"), 0, 0, 13, 0, 9, -1)
+    column = pa.Array.from_buffers(pa.binary_view(), 2, [raw("B", 1), views])
+
+    assert rows_of(kernel, pa.table({"value": column})) == [
+        (None, None, b"a", ()),
+        (None, None, None, ()),
+    ]
+
+
+def test_offsets_need_no_alignment(kernel: Any) -> None:
+    offsets = pa.py_buffer(b"!" + struct.pack("<4i", 0, 1, 3, 6)).slice(1)
+    column = pa.Array.from_buffers(pa.binary(), 3, [None, offsets, pa.py_buffer(b"abbccc")])
+
+    assert [row[2] for row in rows_of(kernel, pa.table({"value": column}))] == [b"a", b"bb", b"ccc"]
+
+
+def test_data_is_taken_once(kernel: Any) -> None:
+    class Kept:
+        def __init__(self, capsule: Any) -> None:
+            self.capsule = capsule
+
+        def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
+            return self.capsule
+
+    class KeptArray(Kept):
+        __arrow_c_stream__: Any = property()
+
+        def __arrow_c_array__(self, requested_schema: object = None) -> Any:
+            return self.capsule
+
+    table = pa.table({"value": [b"a"]})
+    for kept in (
+        Kept(table.__arrow_c_stream__()),
+        KeptArray(table.to_batches()[0].__arrow_c_array__()),
+    ):
+        assert len(rows_of(kernel, kept)) == 1
+        with pytest.raises(InvalidArgument, match="was taken before, or released; export it again"):
+            kernel.ArrowRecordsReader(kept)
+
+
+def test_a_schema_without_its_children_is_refused(kernel: Any) -> None:
+    released = arrow_abi.ReleaseSchema(lambda schema: None)
+
+    class Bare:
+        def __arrow_c_array__(self, requested_schema: object = None) -> Any:
+            _, array = pa.record_batch({"value": [b"a"]}).__arrow_c_array__()
+            schema = arrow_abi.ArrowSchema(format=b"+s", n_children=1, release=released)
+            self.kept = arrow_abi.to_capsule(schema, b"arrow_schema"), array
+            return self.kept
+
+    bare = Bare()
+
+    with pytest.raises(InvalidArgument, match="the Arrow schema is incomplete"):
+        kernel.ArrowRecordsReader(bare)
 
 
 def _set(path: str, value: int) -> Any:
@@ -206,6 +304,14 @@ def _forget_values(array: Any) -> None:
     array.children[0].contents.buffers[1] = None
 
 
+def _forget_buffers(array: Any) -> None:
+    array.children[0].contents.buffers = type(array.buffers)()
+
+
+def _forget_children(array: Any) -> None:
+    array.children = type(array.children)()
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -215,12 +321,16 @@ def _forget_values(array: Any) -> None:
         _set("n_children", 1),
         _set("0.offset", -1),
         _set("0.length", 0),
+        _set("0.offset", 2**63 - 1),
         _set("0.n_buffers", 2),
         _set("1.length", 0),
         _set("1.n_children", 0),
         _set("1.0.offset", -1),
         _set("1.0.n_children", 1),
+        _set("1.0.length", -1),
         _forget_values,
+        _forget_buffers,
+        _forget_children,
     ],
 )
 def test_an_array_without_the_shape_of_its_schema_is_refused(kernel: Any, change: Any) -> None:
@@ -253,7 +363,7 @@ def test_header_strings_that_leave_their_data_are_refused(kernel: Any) -> None:
     entries = pa.StructArray.from_arrays([text, pa.array([b"", b""])], ["key", "value"])
     column = pa.ListArray.from_arrays([0, 2], entries)
 
-    with pytest.raises(InvalidArgument, match="row 0: column 'headers' has offsets that leave"):
+    with pytest.raises(InvalidArgument, match=r"entry 0: column 'headers\.key' has offsets that"):
         rows_of(kernel, pa.table({"value": [b""], "headers": column}))
 
 

@@ -1,4 +1,4 @@
-"""The Arrow C data interface. See arrow_abi.h."""
+"""The Arrow C data interface. See arrow/abi.h."""
 
 from libc.stdint cimport int64_t
 

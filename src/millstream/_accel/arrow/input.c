@@ -4,9 +4,9 @@
 
 #include "arrow/input.h"
 
-/* ---- binding ---- */
+/* ---- the shape of an array ---- */
 
-static inline const uint8_t *ms_validity(const struct ArrowArray *array)
+static const uint8_t *ms_validity(const struct ArrowArray *array)
 {
     return array->null_count && array->n_buffers > 0 ? (const uint8_t *)array->buffers[0] : NULL;
 }
@@ -22,6 +22,19 @@ static int ms_buffers_wanted(int layout)
     }
 }
 
+/* Whether an array has `count` values from `first` on, each of up to `width` bytes, and so many
+   buffers. Then no sum or product of them overflows. */
+static int ms_has_values(
+    const struct ArrowArray *array, int64_t first, int64_t count, int64_t width, int buffers)
+{
+    int64_t stop, end, size;
+    return array && array->offset >= 0 && array->length >= 0 && array->n_buffers >= buffers
+        && (array->n_buffers <= 0 || array->buffers)
+        && !__builtin_add_overflow(first, count, &stop) && stop <= array->length
+        && !__builtin_add_overflow(array->offset, array->length, &end)
+        && end < INT64_MAX && !__builtin_mul_overflow(end + 1, width, &size);
+}
+
 /* `first` and `count`: which values of the array there must be. 0 if they are not there. */
 static int ms_bind(
     ms_source *source, const ms_place *place, const struct ArrowArray *array, int64_t first,
@@ -31,25 +44,29 @@ static int ms_bind(
     source->width = place->width;
     if (place->layout == MS_ABSENT || place->layout == MS_NULLS)
         return 1;
-    if (!array || array->offset < 0 || array->length < first + count
-        || array->n_buffers < ms_buffers_wanted(place->layout))
+    int64_t width = place->width > MS_VIEW_SIZE ? place->width : MS_VIEW_SIZE;
+    if (!ms_has_values(array, first, count, width, ms_buffers_wanted(place->layout)))
         return 0;
     source->first = array->offset + first;
+    source->end = array->offset + array->length;
     source->validity = ms_validity(array);
     source->values = (const uint8_t *)array->buffers[1];
     if (place->layout == MS_VIEWS) {
         source->view_buffers = array->buffers + 2;
         source->view_buffer_count = array->n_buffers - 3;
         source->view_buffer_sizes = (const int64_t *)array->buffers[array->n_buffers - 1];
+        if (source->view_buffer_count && !source->view_buffer_sizes)
+            return 0;
     } else if (place->layout != MS_FIXED) {
         source->bytes = (const uint8_t *)array->buffers[2];
     }
-    return count == 0 || source->values != NULL || (place->layout == MS_FIXED && !place->width);
+    return count == 0 || source->values || (place->layout == MS_FIXED && !place->width);
 }
 
 static const struct ArrowArray *ms_child(const struct ArrowArray *array, int64_t child)
 {
-    return child >= 0 && child < array->n_children ? array->children[child] : NULL;
+    return array && child >= 0 && child < array->n_children && array->children
+        ? array->children[child] : NULL;
 }
 
 /* Lists have two buffers, not three as strings have. */
@@ -60,11 +77,9 @@ static int ms_bind_headers(
     source->layout = plan->headers.layout;
     if (source->layout == MS_ABSENT || source->layout == MS_NULLS)
         return 1;
-    if (!lists || lists->offset < 0 || lists->length < first + input->row_count
-        || lists->n_buffers < 2 || lists->n_children != 1)
-        return 0;
-    const struct ArrowArray *entries = lists->children[0];
-    if (entries->offset < 0 || entries->length < 0)
+    const struct ArrowArray *entries = ms_child(lists, 0);
+    if (!ms_has_values(lists, first, input->row_count, MS_VIEW_SIZE, 2) || lists->n_children != 1
+        || !ms_has_values(entries, 0, 0, MS_VIEW_SIZE, 0))
         return 0;
     source->first = lists->offset + first;
     source->validity = ms_validity(lists);
@@ -80,17 +95,12 @@ static int ms_bind_headers(
                    input->entry_count);
 }
 
-int ms_bind_input(ms_input *input, const ms_plan *plan, const struct ArrowArray *array)
+static int ms_bind_columns(ms_input *input, const ms_plan *plan, const struct ArrowArray *array)
 {
     int64_t first = array->offset;
     int64_t count = array->length;
-    memset(input, 0, sizeof *input);
-    if (first < 0 || count < 0)
-        return 0;
-    input->row_count = count;
-    input->timestamp_multiplier = plan->timestamp_multiplier;
-    input->timestamp_divisor = plan->timestamp_divisor;
-    return ms_bind(&input->key, &plan->key, ms_child(array, plan->key.child), first, count)
+    return ms_has_values(array, 0, 0, MS_VIEW_SIZE, 0)
+        && ms_bind(&input->key, &plan->key, ms_child(array, plan->key.child), first, count)
         && ms_bind(&input->value, &plan->value, ms_child(array, plan->value.child), first, count)
         && ms_bind(&input->timestamp, &plan->timestamp,
                    ms_child(array, plan->timestamp.child), first, count)
@@ -99,17 +109,99 @@ int ms_bind_input(ms_input *input, const ms_plan *plan, const struct ArrowArray 
         && ms_bind_headers(input, plan, ms_child(array, plan->headers.child), first);
 }
 
+/* ---- the values of a column ---- */
+
+/* Whether 32-bit offsets never fall. Without an exit on the way, so that it is done by vectors. */
+static int ms_rises(const uint8_t *offsets, int64_t count)
+{
+    int falls = 0;
+    for (int64_t i = 0; i < count; i++)
+        falls |= ms_int32_at(offsets, i + 1) < ms_int32_at(offsets, i);
+    return !falls;
+}
+
+/* The first value whose offsets are not 0 <= start <= end <= bound, or -1. */
+static int64_t ms_bad_offset(const ms_source *source, int64_t count, int64_t bound)
+{
+    int64_t start = ms_offset_at(source, source->first);
+    if (source->layout == MS_OFFSETS_32 && start >= 0
+        && ms_offset_at(source, source->first + count) <= bound
+        && ms_rises(source->values + 4 * source->first, count))
+        return -1;
+    for (int64_t i = 0; i < count; i++) {
+        int64_t end = ms_offset_at(source, source->first + i + 1);
+        if (start < 0 || end < start || end > bound)
+            return i;
+        start = end;
+    }
+    return -1;
+}
+
+/* The first view that is neither null nor inside its buffer, or -1. */
+static int64_t ms_bad_view(const ms_source *source, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        ms_view_parts view = ms_view_at(source, source->first + i);
+        if ((view.length >= 0 && view.length <= MS_VIEW_INLINE_MAX)
+            || ms_is_null(source->validity, source->first + i))
+            continue;
+        if (view.length < 0 || view.offset < 0 || view.buffer < 0
+            || view.buffer >= source->view_buffer_count || !source->view_buffers[view.buffer]
+            || (int64_t)view.offset + view.length
+                > ms_int64_at((const uint8_t *)source->view_buffer_sizes, view.buffer))
+            return i;
+    }
+    return -1;
+}
+
+static int64_t ms_bad_string(const ms_source *source, int64_t count)
+{
+    if (count == 0 || source->layout <= MS_NULLS || source->layout == MS_FIXED)
+        return -1;
+    if (source->layout == MS_VIEWS)
+        return ms_bad_view(source, count);
+    return ms_bad_offset(source, count, source->bytes ? ms_offset_at(source, source->end) : 0);
+}
+
+static int64_t ms_bad_list(const ms_input *input)
+{
+    if (input->row_count == 0 || input->headers.layout <= MS_NULLS)
+        return -1;
+    return ms_bad_offset(&input->headers, input->row_count, input->entry_count);
+}
+
+int ms_bind_input(
+    ms_input *input, const ms_plan *plan, const struct ArrowArray *array, int64_t *bad)
+{
+    memset(input, 0, sizeof *input);
+    input->row_count = array->length;
+    input->timestamp_multiplier = plan->timestamp_multiplier;
+    input->timestamp_divisor = plan->timestamp_divisor;
+    if (!ms_bind_columns(input, plan, array))
+        return MS_BAD_SHAPE;
+    if ((*bad = ms_bad_string(&input->key, input->row_count)) >= 0)
+        return MS_BAD_KEY;
+    if ((*bad = ms_bad_string(&input->value, input->row_count)) >= 0)
+        return MS_BAD_VALUE;
+    if ((*bad = ms_bad_list(input)) >= 0)
+        return MS_BAD_HEADERS;
+    if ((*bad = ms_bad_string(&input->header_key, input->entry_count)) >= 0)
+        return MS_BAD_HEADER_KEY;
+    if ((*bad = ms_bad_string(&input->header_value, input->entry_count)) >= 0)
+        return MS_BAD_HEADER_VALUE;
+    return MS_BOUND;
+}
+
 /* ---- headers ---- */
 
 int ms_measure_headers(const ms_input *input, int64_t row, ms_row *out)
 {
     int64_t at = input->headers.first + row;
-    int64_t start, end;
     const uint8_t *data;
     if (ms_is_null(input->headers.validity, at))
         return MS_ROW_DONE;
-    if (!ms_range_at(&input->headers, at, &start, &end) || end > input->entry_count)
-        return MS_ROW_UNSOUND_HEADERS;
+    int64_t start = ms_offset_at(&input->headers, at);
+    int64_t end = ms_offset_at(&input->headers, at + 1);
     out->first_header = start;
     out->header_count = end - start;
     for (int64_t i = start; i < end; i++) {
@@ -119,8 +211,6 @@ int ms_measure_headers(const ms_input *input, int64_t row, ms_row *out)
         int64_t value_length = ms_string_at(&input->header_value, i, &data);
         if (key_length == MS_NULL)
             return MS_ROW_NULL_HEADER_KEY;
-        if (key_length == MS_UNSOUND || value_length == MS_UNSOUND)
-            return MS_ROW_UNSOUND_HEADERS;
         out->headers_size += ms_bytes_size(key_length) + ms_bytes_size(value_length);
     }
     return MS_ROW_DONE;

@@ -1,8 +1,10 @@
 /* Arrow columns as the source of records: one row at a time, in place.
 
-   Whoever exports an array vouches for its buffers, of whose sizes the interface says nothing.
-   What can be checked is: offsets must rise, entries must be inside their child, views inside
-   their buffers. An ms_input is valid as long as the ArrowArray it was bound to. */
+   ms_bind_input checks an array once, before any value is used; readers trust an ms_input. The
+   interface does not tell how large a buffer of bytes is, so the last offset of a column is believed:
+   every other must lie between 0 and that one, and none may fall. Lists must lie inside their
+   entries, views inside their buffers. An ms_input is valid as long as the ArrowArray it was bound
+   to. */
 
 #ifndef MILLSTREAM_ARROW_INPUT_H
 #define MILLSTREAM_ARROW_INPUT_H
@@ -17,12 +19,17 @@
 enum ms_layout { MS_ABSENT, MS_NULLS, MS_OFFSETS_32, MS_OFFSETS_64, MS_VIEWS, MS_FIXED };
 
 enum ms_row_outcome {
-    MS_ROW_DONE, MS_ROW_UNSOUND_KEY, MS_ROW_UNSOUND_VALUE, MS_ROW_UNSOUND_HEADERS,
-    MS_ROW_NULL_HEADER, MS_ROW_NULL_HEADER_KEY, MS_ROW_TIMESTAMP_OVERFLOW
+    MS_ROW_DONE, MS_ROW_NULL_HEADER, MS_ROW_NULL_HEADER_KEY, MS_ROW_TIMESTAMP_OVERFLOW
+};
+
+/* What came of binding. Behind the first two: columns with a value that leaves its data, in the order
+   in which they are checked. */
+enum ms_bind_outcome {
+    MS_BOUND, MS_BAD_SHAPE, MS_BAD_KEY, MS_BAD_VALUE, MS_BAD_HEADERS, MS_BAD_HEADER_KEY,
+    MS_BAD_HEADER_VALUE
 };
 
 #define MS_NULL (-1)
-#define MS_UNSOUND (-2)
 #define MS_VIEW_SIZE 16
 #define MS_VIEW_INLINE_MAX 12
 #define MS_CACHE_LINE 64
@@ -51,6 +58,7 @@ typedef struct {
     int layout;
     int64_t width;
     int64_t first; /* the place of row 0: all offsets on the way down, added up */
+    int64_t end; /* the place behind the last value that the array has */
     const uint8_t *validity;
     const uint8_t *values; /* numbers, offsets or views */
     const uint8_t *bytes;
@@ -87,8 +95,9 @@ typedef struct {
     int has_timestamp;
 } ms_row;
 
-/* 0 when the array does not have the shape that the plan was made for. */
-int ms_bind_input(ms_input *input, const ms_plan *plan, const struct ArrowArray *array);
+/* An ms_bind_outcome; for a value that leaves its data *bad tells which. */
+int ms_bind_input(
+    ms_input *input, const ms_plan *plan, const struct ArrowArray *array, int64_t *bad);
 
 /* ---- one value ---- */
 
@@ -97,53 +106,59 @@ static inline int ms_is_null(const uint8_t *validity, int64_t at)
     return validity && !(validity[at >> 3] >> (at & 7) & 1);
 }
 
-/* A pair of offsets that start no lower than 0 and do not fall. */
-static inline int ms_range_at(const ms_source *source, int64_t at, int64_t *start, int64_t *end)
+/* Buffers come from others, who may not have aligned them. */
+static inline int64_t ms_int32_at(const uint8_t *values, int64_t at)
 {
-    if (source->layout == MS_OFFSETS_32) {
-        *start = ((const int32_t *)source->values)[at];
-        *end = ((const int32_t *)source->values)[at + 1];
-    } else {
-        *start = ((const int64_t *)source->values)[at];
-        *end = ((const int64_t *)source->values)[at + 1];
-    }
-    return *start >= 0 && *end >= *start;
+    int32_t value;
+    memcpy(&value, values + 4 * at, sizeof value);
+    return value;
 }
 
-static int64_t ms_view_at(const ms_source *source, int64_t at, const uint8_t **data)
+static inline int64_t ms_int64_at(const uint8_t *values, int64_t at)
 {
-    int32_t part[4]; /* length, prefix, buffer, offset */
-    memcpy(part, source->values + MS_VIEW_SIZE * at, sizeof part);
-    if (part[0] < 0)
-        return MS_UNSOUND;
-    if (part[0] <= MS_VIEW_INLINE_MAX) {
-        *data = source->values + MS_VIEW_SIZE * at + 4;
-        return part[0];
-    }
-    if (part[2] < 0 || part[2] >= source->view_buffer_count || part[3] < 0
-        || (int64_t)part[3] + part[0] > source->view_buffer_sizes[part[2]])
-        return MS_UNSOUND;
-    *data = (const uint8_t *)source->view_buffers[part[2]] + part[3];
-    return part[0];
+    int64_t value;
+    memcpy(&value, values + 8 * at, sizeof value);
+    return value;
 }
 
-/* The length of a string and where it is; MS_NULL or MS_UNSOUND if it is not. */
+static inline int64_t ms_offset_at(const ms_source *source, int64_t at)
+{
+    return source->layout == MS_OFFSETS_32 ? ms_int32_at(source->values, at)
+                                           : ms_int64_at(source->values, at);
+}
+
+/* Length, prefix, buffer and offset of a view; of a short one the string is behind the length. */
+typedef struct {
+    int32_t length, prefix, buffer, offset;
+} ms_view_parts;
+
+static inline ms_view_parts ms_view_at(const ms_source *source, int64_t at)
+{
+    ms_view_parts view;
+    memcpy(&view, source->values + MS_VIEW_SIZE * at, sizeof view);
+    return view;
+}
+
+/* The length of a string and where it is; MS_NULL if it is null. */
 static inline int64_t ms_string_at(const ms_source *source, int64_t row, const uint8_t **data)
 {
     int64_t at = source->first + row;
-    int64_t start, end;
     if (source->layout <= MS_NULLS || ms_is_null(source->validity, at))
         return MS_NULL;
-    if (source->layout == MS_VIEWS)
-        return ms_view_at(source, at, data);
+    if (source->layout == MS_VIEWS) {
+        ms_view_parts view = ms_view_at(source, at);
+        *data = view.length <= MS_VIEW_INLINE_MAX
+            ? source->values + MS_VIEW_SIZE * at + 4
+            : (const uint8_t *)source->view_buffers[view.buffer] + view.offset;
+        return view.length;
+    }
     if (source->layout == MS_FIXED) {
         *data = source->values + at * source->width;
         return source->width;
     }
-    if (!ms_range_at(source, at, &start, &end))
-        return MS_UNSOUND;
+    int64_t start = ms_offset_at(source, at);
     *data = source->bytes + start;
-    return end - start;
+    return ms_offset_at(source, at + 1) - start;
 }
 
 /* Have a string, or its beginning if it is long, come into the cache. Nothing is read of it, so an
@@ -168,7 +183,7 @@ static inline int ms_timestamp_at(const ms_input *input, int64_t row, ms_row *ou
         input->timestamp.layout == MS_FIXED && !ms_is_null(input->timestamp.validity, at);
     if (!out->has_timestamp)
         return 1;
-    int64_t time = ((const int64_t *)input->timestamp.values)[at];
+    int64_t time = ms_int64_at(input->timestamp.values, at);
     if (input->timestamp_divisor != 1)
         time = time / input->timestamp_divisor - (time % input->timestamp_divisor < 0);
     return !__builtin_mul_overflow(time, input->timestamp_multiplier, &out->timestamp);
@@ -181,11 +196,12 @@ static inline int64_t ms_partition_at(const ms_input *input, int64_t row, int *i
     *is_null = input->partition.layout != MS_FIXED || ms_is_null(input->partition.validity, at);
     if (*is_null)
         return -1;
+    int16_t narrow;
     switch (input->partition.width) {
     case 1: return ((const int8_t *)input->partition.values)[at];
-    case 2: return ((const int16_t *)input->partition.values)[at];
-    case 4: return ((const int32_t *)input->partition.values)[at];
-    default: return ((const int64_t *)input->partition.values)[at];
+    case 2: memcpy(&narrow, input->partition.values + 2 * at, sizeof narrow); return narrow;
+    case 4: return ms_int32_at(input->partition.values, at);
+    default: return ms_int64_at(input->partition.values, at);
     }
 }
 
@@ -199,10 +215,8 @@ static inline int ms_read_row(const ms_input *input, int64_t row, ms_row *out)
     out->key = out->value = NULL;
     if (!ms_timestamp_at(input, row, out))
         return MS_ROW_TIMESTAMP_OVERFLOW;
-    if ((out->key_length = ms_string_at(&input->key, row, &out->key)) == MS_UNSOUND)
-        return MS_ROW_UNSOUND_KEY;
-    if ((out->value_length = ms_string_at(&input->value, row, &out->value)) == MS_UNSOUND)
-        return MS_ROW_UNSOUND_VALUE;
+    out->key_length = ms_string_at(&input->key, row, &out->key);
+    out->value_length = ms_string_at(&input->value, row, &out->value);
     out->first_header = 0;
     out->header_count = 0;
     out->headers_size = 0;

@@ -1,4 +1,4 @@
-"""What the extension modules take from arrow_input.h. See there."""
+"""What the extension modules take from arrow/input.h. See there."""
 
 from libc.stdint cimport int64_t, uint8_t
 
@@ -9,12 +9,12 @@ cdef extern from "arrow/input.h" nogil:
         MS_ABSENT
         MS_NULL
         MS_ROW_DONE
-        MS_ROW_UNSOUND_KEY
-        MS_ROW_UNSOUND_VALUE
-        MS_ROW_UNSOUND_HEADERS
         MS_ROW_NULL_HEADER
         MS_ROW_NULL_HEADER_KEY
         MS_ROW_TIMESTAMP_OVERFLOW
+        MS_BOUND
+        MS_BAD_SHAPE
+        MS_BAD_KEY
 
     ctypedef struct ms_place:
         int64_t child
@@ -55,7 +55,8 @@ cdef extern from "arrow/input.h" nogil:
         int64_t headers_size
         bint has_timestamp
 
-    bint ms_bind_input(ms_input* input, const ms_plan* plan, const ArrowArray* array)
+    int ms_bind_input(
+        ms_input* input, const ms_plan* plan, const ArrowArray* array, int64_t* bad)
     bint ms_is_null(const uint8_t* validity, int64_t at)
     int64_t ms_string_at(const ms_source* source, int64_t row, const uint8_t** data)
     int64_t ms_partition_at(const ms_input* input, int64_t row, int* is_null)

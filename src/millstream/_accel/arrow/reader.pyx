@@ -1,6 +1,6 @@
 # cython: language_level=3, freethreading_compatible=True
 # cython: boundscheck=False, wraparound=False, cdivision=True
-"""Arrow to records, without pyarrow; half of the twin of `millstream.records.plain.arrow`.
+"""Arrow to records, without pyarrow; plain version `millstream.records.plain.arrow_reader`.
 
 `records.arrow` reads any Arrow data with it, chunk by chunk, and `BatchWriter.extend_arrow` takes
 the rows from the chunks, in place. Which columns fit is decided in `arrow_schema`.
@@ -19,7 +19,7 @@ from millstream._accel.codec.murmur2 cimport hash_bytes
 
 
 cdef object rules():
-    """`arrow_schema`, imported by the first reader: who reads no Arrow does not wait for it."""
+    """`arrow_schema`, imported by the first reader: a process without Arrow does not load it."""
     from millstream._accel.arrow import schema as arrow_schema
 
     return arrow_schema
@@ -28,6 +28,8 @@ cdef object rules():
 cdef object describe(const ArrowSchema* schema):
     """The schema as `arrow_schema.Node`s."""
     cdef int64_t i
+    if schema is NULL or schema.format is NULL or (schema.n_children > 0 and not schema.children):
+        raise rules().unsound_schema()
     return rules().Node(
         schema.name.decode("utf-8", "replace") if schema.name is not NULL else "",
         schema.format.decode("utf-8", "replace"),
@@ -62,9 +64,7 @@ cdef int raise_row(int outcome, int64_t row) except -1:
         raise rules().null_header(row)
     if outcome == MS_ROW_NULL_HEADER_KEY:
         raise rules().null_header_key(row)
-    if outcome == MS_ROW_TIMESTAMP_OVERFLOW:
-        raise rules().timestamp_overflow(row)
-    raise rules().unsound_row(row, ("key", "value", "headers")[outcome - MS_ROW_UNSOUND_KEY])
+    raise rules().timestamp_overflow(row)
 
 
 cdef object bytes_or_none(const uint8_t* data, int64_t length):
@@ -93,12 +93,10 @@ cdef int64_t choose_partitions(const ms_input* input, ms_spread* spread) noexcep
                 return row
         elif spread.uses_keys:
             length = ms_string_at(&input.key, row, &key)
-            if length >= 0:
+            if length != MS_NULL:
                 partition = (
                     (hash_bytes(key, length) & <uint32_t>0x7fffffff)
                     % <uint32_t>spread.partition_count)
-            elif length != MS_NULL:
-                return row
         spread.chosen[row - spread.start] = <int32_t>partition
         spread.ends[partition + 1] += 1
     return -1
@@ -121,16 +119,6 @@ cdef int64_t spread_rows(const ms_input* input, ms_spread* spread) noexcept nogi
     return -1
 
 
-cdef int raise_unspreadable(
-    const ms_input* input, int64_t row, int32_t partition_count,
-) except -1:
-    cdef int is_null = 0
-    partition = ms_partition_at(input, row, &is_null)
-    if not is_null:
-        raise rules().no_such_partition(row, partition, partition_count)
-    raise rules().unsound_row(row, "key")
-
-
 cdef class ArrowChunk:
     """Some rows of Arrow data, to be written to a batch. It owns the array it stands for."""
 
@@ -142,10 +130,13 @@ cdef class ArrowChunk:
             self._array.release(&self._array)
 
     cdef int _bind(self, ms_plan* plan) except -1:
-        cdef int64_t row
+        cdef int64_t row, bad = 0
         cdef const uint8_t* validity
-        if not ms_bind_input(&self._input, plan, &self._array):
+        cdef int outcome = ms_bind_input(&self._input, plan, &self._array, &bad)
+        if outcome == MS_BAD_SHAPE:
             raise rules().unsound_array()
+        if outcome != MS_BOUND:
+            raise rules().unsound_value(rules().STRING_COLUMNS[outcome - MS_BAD_KEY], bad)
         if self._array.null_count != 0 and self._array.n_buffers > 0:
             validity = <const uint8_t*>self._array.buffers[0]
             for row in range(self._array.length):
@@ -194,7 +185,7 @@ cdef class ArrowChunk:
         return memoryview(numbers).cast("i")
 
     def spread(self, int64_t start, int64_t stop, int32_t partition_count, bint uses_keys):
-        """Rows start to stop by partition: their numbers, sorted, and who has how many.
+        """Rows start to stop by partition: their numbers, sorted, and how many each partition has.
 
         A row goes where its partition column says, else where the hash of its key does, else to
         partition -1: that is the caller's choice. Gives a view of the numbers and, by ascending
@@ -208,6 +199,7 @@ cdef class ArrowChunk:
         if stop > INT32_MAX:
             raise IndexError(f"row {stop}: a chunk is spread up to row {INT32_MAX}")
         cdef ms_spread spread
+        cdef int is_null = 0
         cdef bytearray numbers = bytearray(4 * (stop - start))
         cdef bytearray chosen = bytearray(4 * (stop - start))
         cdef bytearray ends = bytearray(8 * (<int64_t>partition_count + 1))
@@ -219,7 +211,8 @@ cdef class ArrowChunk:
         with nogil:
             row = spread_rows(&self._input, &spread)
         if row >= 0:
-            raise_unspreadable(&self._input, row, partition_count)
+            partition = ms_partition_at(&self._input, row, &is_null)
+            raise rules().no_such_partition(row, partition, partition_count)
         places = []
         first = 0
         for i in range(<int64_t>partition_count + 1):
@@ -283,6 +276,8 @@ cdef class ArrowRecordsReader:
             capsule, "arrow_array_stream")
         cdef ArrowSchema schema
         cdef int code
+        if stream.release is NULL:
+            raise rules().already_taken()
         self._stream = stream[0]
         stream.release = NULL  # Moved: ours to release now.
         memset(&schema, 0, sizeof(schema))
@@ -290,6 +285,8 @@ cdef class ArrowRecordsReader:
             code = self._stream.get_schema(&self._stream, &schema)
         if code:
             self._raise_failure(code)
+        if schema.release is NULL:
+            raise rules().unsound_schema()
         try:
             make_plan(&self._plan, &schema)
         finally:
@@ -300,6 +297,8 @@ cdef class ArrowRecordsReader:
         cdef ArrowSchema* schema = <ArrowSchema*>PyCapsule_GetPointer(
             schema_capsule, "arrow_schema")
         cdef ArrowArray* array = <ArrowArray*>PyCapsule_GetPointer(array_capsule, "arrow_array")
+        if schema.release is NULL or array.release is NULL:
+            raise rules().already_taken()
         make_plan(&self._plan, schema)
         self._array = array[0]
         array.release = NULL

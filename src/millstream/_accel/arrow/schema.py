@@ -1,6 +1,6 @@
 """Which Arrow columns records are taken from: names, types, and what to say when they do not fit.
 
-Both twins of the Arrow reader describe the schema they are given as `Node`s and follow the
+Both versions of the Arrow reader describe the schema they are given as `Node`s and follow the
 `RecordPlan` they get back, so a schema is judged in one place. Nothing here touches memory.
 """
 
@@ -29,7 +29,7 @@ class Node(NamedTuple):
 
 
 class Layout(IntEnum):
-    """How the values of a column lie in memory. The numbers are those of arrow_input.h."""
+    """How the values of a column lie in memory. The numbers are those of arrow/input.h."""
 
     ABSENT = 0
     NULLS = 1
@@ -81,6 +81,7 @@ _LISTS = {"+l": Layout.OFFSETS_32, "+L": Layout.OFFSETS_64, "+m": Layout.OFFSETS
 _UNITS = {"l": (1, 1), "tss": (1000, 1), "tsm": (1, 1), "tsu": (1, 1000), "tsn": (1, 1_000_000)}
 _INTEGER_WIDTHS = {"c": 1, "s": 2, "i": 4, "l": 8}
 _FIXED_SIZE_BINARY = "w:"
+_WIDTH_MAX = 2**31 - 1
 
 _BYTES_WANTED = (
     "binary, large_binary, binary_view, fixed_size_binary, utf8, large_utf8 or utf8_view"
@@ -185,9 +186,24 @@ def null_header_key(row: int) -> InvalidArgument:
     return InvalidArgument(f"row {row}: the key of a header is null; only its value may be")
 
 
-def unsound_row(row: int, column: str) -> InvalidArgument:
+STRING_COLUMNS = ("key", "value", "headers", "headers.key", "headers.value")
+"""Columns whose values lie where offsets or views say, in the order in which they are checked."""
+
+
+def unsound_value(column: str, index: int) -> InvalidArgument:
     """The error for offsets or views that point nowhere."""
-    return InvalidArgument(f"row {row}: column {column!r} has offsets that leave its data")
+    place = "entry" if "." in column else "row"
+    return InvalidArgument(f"{place} {index}: column {column!r} has offsets that leave its data")
+
+
+def unsound_schema() -> InvalidArgument:
+    """The error for a schema without a format, or with fewer children than it counts."""
+    return InvalidArgument("the Arrow schema is incomplete")
+
+
+def already_taken() -> InvalidArgument:
+    """The error for a capsule that is empty."""
+    return InvalidArgument("the Arrow data was taken before, or released; export it again")
 
 
 def unsound_array() -> InvalidArgument:
@@ -258,7 +274,9 @@ def _strings(
         if node.format in layouts:
             return Strings(index, layouts[node.format])
         if node.format.startswith(_FIXED_SIZE_BINARY) and layouts is _BYTES:
-            return Strings(index, Layout.FIXED, int(node.format[len(_FIXED_SIZE_BINARY) :]))
+            width = node.format[len(_FIXED_SIZE_BINARY) :]
+            if width.isdecimal() and int(width) <= _WIDTH_MAX:
+                return Strings(index, Layout.FIXED, int(width))
     raise _unusable(path or node.name, node, wanted)
 
 

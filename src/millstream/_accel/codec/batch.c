@@ -86,9 +86,9 @@ static inline int64_t ms_plain_at(const ms_source *source, int64_t row, const ui
 {
     if (source->layout <= MS_NULLS)
         return MS_NULL;
-    const int32_t *ends = (const int32_t *)source->values + source->first + row;
-    *data = source->bytes + ends[0];
-    return ends[0] >= 0 && ends[1] >= ends[0] ? (int64_t)ends[1] - ends[0] : MS_UNSOUND;
+    int64_t start = ms_int32_at(source->values, source->first + row);
+    *data = source->bytes + start;
+    return ms_int32_at(source->values, source->first + row + 1) - start;
 }
 
 /* As ms_batch_add_rows, but it leaves the first row of a batch, and a row that does not fit or is
@@ -113,8 +113,6 @@ static void ms_batch_add_plain_rows(
             ms_fetch_ahead(input, job, picked);
         int64_t key_length = ms_plain_at(&input->key, number, &key);
         int64_t value_length = ms_plain_at(&input->value, number, &value);
-        if (key_length == MS_UNSOUND || value_length == MS_UNSOUND)
-            return;
         int64_t record_length = ms_record_length(delta, offset, key_length, value_length, 0, 0);
         int64_t length = batch->length + ms_varint_size(record_length) + record_length;
         if (length > size_max)

@@ -12,6 +12,8 @@ from ctypes import POINTER, byref, c_char_p, c_int, c_int64, c_void_p
 from itertools import count
 from typing import Any
 
+from millstream._accel.arrow.schema import already_taken
+
 NULLABLE = 2
 """The flag of a field that may be null."""
 
@@ -106,6 +108,8 @@ def release(structure: Any) -> None:
 def take(capsule: object, name: bytes, kind: Any) -> Any:
     """Move the structure out of a capsule: ours to release from here on."""
     source = kind.from_address(_get_pointer(capsule, name))
+    if not source.release:
+        raise already_taken()
     taken = kind.from_buffer_copy(source)
     source.release = type(source.release)()
     return taken

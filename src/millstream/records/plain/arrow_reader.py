@@ -1,7 +1,8 @@
-"""Arrow to records in plain Python: the second half of the twin of `millstream._accel.arrow`.
+"""Arrow to records in plain Python: the plain version of `millstream._accel.arrow.reader`.
 
-Values are read from the addresses that the producer gave, one by one. Which columns fit is decided
-in `millstream._accel.arrow.schema`, for both twins. Clear rather than quick.
+Values are read from the addresses that the producer gave, one by one, after the array was checked
+as arrow/input.c does. Which columns fit is decided in `millstream._accel.arrow.schema`, for both
+versions. Clear rather than quick.
 """
 
 from __future__ import annotations
@@ -61,6 +62,8 @@ class ArrowRecordsReader:
         self._stream = take(capsule, b"arrow_array_stream", ArrowArrayStream)
         schema = ArrowSchema()
         self._check(self._stream.get_schema(byref(self._stream), byref(schema)))
+        if not schema.release:
+            raise arrow_schema.unsound_schema()
         try:
             self._plan = arrow_schema.plan_records(_describe(schema))
         finally:
@@ -97,11 +100,14 @@ class ArrowRecordsReader:
 
 
 def _describe(schema: Any) -> Node:
+    children = [_child(schema, index) for index in range(schema.n_children)]
+    if schema.format is None or None in children:
+        raise arrow_schema.unsound_schema()
     return arrow_schema.Node(
         (schema.name or b"").decode("utf-8", "replace"),
         schema.format.decode("utf-8", "replace"),
         bool(schema.dictionary),
-        tuple(_describe(schema.children[index].contents) for index in range(schema.n_children)),
+        tuple(map(_describe, children)),
     )
 
 
@@ -114,8 +120,7 @@ class ArrowChunk:
         """For `ArrowRecordsReader` only."""
         self._array = rows
         self._plan = plan
-        if rows.offset < 0 or rows.length < 0:
-            raise arrow_schema.unsound_array()
+        itself = _Column(rows, Layout.FIXED, 0, 0, rows.length)
         self._key = _StringColumn(_child(rows, plan.key.child), plan.key, rows)
         self._value = _StringColumn(_child(rows, plan.value.child), plan.value, rows)
         self._timestamp = _Column(
@@ -125,7 +130,9 @@ class ArrowChunk:
             _child(rows, plan.partition.child), plan.partition.layout, 2, rows.offset, rows.length
         )
         self._headers = _HeaderColumn(_child(rows, plan.headers.child), plan.headers, rows)
-        itself = _Column(rows, Layout.FIXED, 0, 0, rows.length)
+        self._key.check("key")
+        self._value.check("value")
+        self._headers.check_all()
         for row in range(rows.length):
             if itself.is_null(row):
                 raise arrow_schema.null_row(row)
@@ -174,7 +181,7 @@ class ArrowChunk:
     def spread(
         self, start: int, stop: int, partition_count: int, uses_keys: bool
     ) -> tuple[memoryview, list[tuple[int, int, int]]]:
-        """Rows start to stop by partition: their numbers, sorted, and who has how many.
+        """Rows start to stop by partition: their numbers, sorted, and how many each partition has.
 
         A row goes where its partition column says, else where the hash of its key does, else to
         partition -1: that is the caller's choice. Gives a view of the numbers and, by ascending
@@ -202,7 +209,7 @@ class ArrowChunk:
             if not 0 <= partition < partition_count:
                 raise arrow_schema.no_such_partition(row, partition, partition_count)
             return partition
-        key = self._string_at("key", self._key, row) if uses_keys else None
+        key = self._key.at(row) if uses_keys else None
         return -1 if key is None else partition_for_key(key, partition_count)
 
     def row(self, index: int) -> tuple[int | None, bytes | None, bytes | None, Headers]:
@@ -211,8 +218,8 @@ class ArrowChunk:
             raise IndexError(f"row {index} of {len(self)}")
         return (
             self._timestamp_at(index),
-            self._string_at("key", self._key, index),
-            self._string_at("value", self._value, index),
+            self._key.at(index),
+            self._value.at(index),
             self._headers.at(index),
         )
 
@@ -226,44 +233,46 @@ class ArrowChunk:
             raise arrow_schema.timestamp_overflow(row)
         return time
 
-    def _string_at(self, name: str, column: _StringColumn, row: int) -> bytes | None:
-        try:
-            return column.at(row)
-        except _UnsoundError:
-            raise arrow_schema.unsound_row(row, name) from None
-
-
-class _UnsoundError(Exception):
-    """Offsets or a view that point nowhere."""
-
 
 def _child(parent: Any, index: int) -> Any:
-    return parent.children[index].contents if 0 <= index < parent.n_children else None
+    has_child = parent is not None and 0 <= index < parent.n_children and parent.children
+    return parent.children[index].contents if has_child and parent.children[index] else None
 
 
 class _Column:
     """The values of an array from `first` on, `count` of them."""
 
-    __slots__ = ("_buffers", "_first", "_layout", "_validity")
+    __slots__ = ("_buffers", "_count", "_end", "_first", "_layout", "_validity")
 
     def __init__(
-        self, source: Any, layout: Layout, buffers_wanted: int, first: int, count: int
+        self,
+        source: Any,
+        layout: Layout,
+        buffers_wanted: int,
+        first: int,
+        count: int,
+        width: int = _VIEW_SIZE,
     ) -> None:
         self._layout = layout
+        self._count = count
         if layout <= Layout.NULLS:
             return
         if (
             source is None
             or source.offset < 0
-            or source.length < first + count
+            or source.length < 0
+            or first + count > source.length
             or source.n_buffers < buffers_wanted
+            or (source.n_buffers > 0 and not source.buffers)
+            or (source.offset + source.length + 1) * max(width, _VIEW_SIZE) > INT64_MAX
         ):
             raise arrow_schema.unsound_array()
         self._first = source.offset + first
-        self._buffers: list[int | None] = source.buffers[: source.n_buffers]
+        self._end = source.offset + source.length
+        self._buffers: list[int | None] = source.buffers[: max(0, source.n_buffers)]
         has_nulls = source.null_count != 0 and source.n_buffers > 0
         self._validity = self._buffers[0] if has_nulls else None
-        if count and buffers_wanted > 1 and not self._buffers[1]:
+        if count and width and buffers_wanted > 1 and not self._buffers[1]:
             raise arrow_schema.unsound_array()
 
     def is_null(self, index: int) -> bool:
@@ -281,13 +290,15 @@ class _Column:
         size = _INTEGERS_SIZE[kind]
         return int(kind.from_address(buffer + size * (self._first + index)).value)
 
-    def range(self, index: int) -> tuple[int, int]:
-        """Where an entry of varying size starts and ends."""
-        kind = c_int32 if self._layout == Layout.OFFSETS_32 else c_int64
-        start, end = self.number(kind, index), self.number(kind, index + 1)
-        if not 0 <= start <= end:
-            raise _UnsoundError
-        return start, end
+    def offset(self, index: int) -> int:
+        """Where a value of varying size starts, and the one before it ends."""
+        return self.number(c_int32 if self._layout == Layout.OFFSETS_32 else c_int64, index)
+
+    def check_offsets(self, name: str, bound: int) -> None:
+        """Refuse offsets that fall, or lie outside of 0 to `bound`."""
+        for index in range(self._count):
+            if not 0 <= self.offset(index) <= self.offset(index + 1) <= bound:
+                raise arrow_schema.unsound_value(name, index)
 
 
 _INTEGERS_SIZE = {kind: size for size, kind in _INTEGERS.items()}
@@ -299,45 +310,69 @@ class _StringColumn(_Column):
     __slots__ = ("_width",)
 
     def __init__(self, source: Any, plan: Strings, parent: Any, count: int | None = None) -> None:
-        buffers_wanted = 2 if plan.layout == Layout.FIXED else 3
-        rows = parent.length if count is None else count
+        wanted = 2 if plan.layout == Layout.FIXED else 3
         # Strings of no width need no buffer.
-        is_empty = plan.layout == Layout.FIXED and not plan.width
-        super().__init__(source, plan.layout, buffers_wanted, parent.offset, rows * (not is_empty))
+        width = plan.width if plan.layout == Layout.FIXED else _VIEW_SIZE
+        rows = parent.length if count is None else count
+        super().__init__(source, plan.layout, wanted, parent.offset, rows, width)
         self._width = plan.width
+        if plan.layout == Layout.VIEWS and len(self._buffers) > wanted and not self._buffers[-1]:
+            raise arrow_schema.unsound_array()
+
+    def check(self, name: str) -> None:
+        """Refuse a column with a string that leaves its data."""
+        if not self._count or self._layout in {Layout.ABSENT, Layout.NULLS, Layout.FIXED}:
+            return
+        if self._layout == Layout.VIEWS:
+            self._check_views(name)
+        else:
+            self.check_offsets(
+                name, self.offset(self._end - self._first) if self._buffers[2] else 0
+            )
+
+    def _check_views(self, name: str) -> None:
+        buffers = self._buffers[2:-1]
+        for index in range(self._count):
+            length, buffer, offset = self._view(index)
+            if 0 <= length <= _VIEW_INLINE_MAX or self.is_null(index):
+                continue
+            if (
+                min(length, offset, buffer) < 0
+                or buffer >= len(buffers)
+                or not buffers[buffer]
+                or offset + length > self._view_buffer_size(buffer)
+            ):
+                raise arrow_schema.unsound_value(name, index)
 
     def at(self, index: int) -> bytes | None:
         """One string, None for null."""
         if self.is_null(index):
             return None
         if self._layout == Layout.VIEWS:
-            return self._view(index)
+            return self._string_of_view(index)
         if self._layout == Layout.FIXED:
-            start, end = (
-                (self._first + index) * self._width,
-                (self._first + index + 1) * self._width,
-            )
-            return self._slice(1, start, end)
-        return self._slice(2, *self.range(index))
+            start = (self._first + index) * self._width
+            return self._slice(1, start, start + self._width)
+        return self._slice(2, self.offset(index), self.offset(index + 1))
 
     def _slice(self, buffer: int, start: int, end: int) -> bytes:
         return string_at((self._buffers[buffer] or 0) + start, end - start) if end > start else b""
 
-    def _view(self, index: int) -> bytes:
+    def _view(self, index: int) -> tuple[int, int, int]:
+        """Length, buffer and offset of a view."""
         start = _VIEW_SIZE * (self._first + index)
-        view = self._slice(1, start, start + _VIEW_SIZE)
-        length, _, buffer, offset = memoryview(view).cast("i")
-        if length < 0:
-            raise _UnsoundError
-        if length <= _VIEW_INLINE_MAX:
-            return view[4 : 4 + length]
-        buffers = self._buffers[2:-1]
-        if not 0 <= buffer < len(buffers) or offset < 0:
-            raise _UnsoundError
-        size = c_int64.from_address((self._buffers[-1] or 0) + 8 * buffer).value
-        if offset + length > size:
-            raise _UnsoundError
-        return self._slice(2 + buffer, offset, offset + length)
+        length, _, buffer, offset = memoryview(self._slice(1, start, start + _VIEW_SIZE)).cast("i")
+        return length, buffer, offset
+
+    def _view_buffer_size(self, buffer: int) -> int:
+        return int(c_int64.from_address((self._buffers[-1] or 0) + 8 * buffer).value)
+
+    def _string_of_view(self, index: int) -> bytes:
+        length, buffer, offset = self._view(index)
+        if length > _VIEW_INLINE_MAX:
+            return self._slice(2 + buffer, offset, offset + length)
+        start = _VIEW_SIZE * (self._first + index) + 4
+        return self._slice(1, start, start + length)
 
 
 class _HeaderColumn(_Column):
@@ -349,12 +384,12 @@ class _HeaderColumn(_Column):
         super().__init__(lists, plan.layout, 2, parent.offset, parent.length)
         if plan.layout <= Layout.NULLS:
             return
-        if lists.n_children != 1:
+        entries = _child(lists, 0)
+        if lists.n_children != 1 or entries is None:
             raise arrow_schema.unsound_array()
-        entries = lists.children[0].contents
         has_entries = plan.key.layout != Layout.ABSENT
+        self._entries = _Column(entries, Layout.FIXED, 0, 0, 0)
         self._entry_count = entries.length if has_entries else 0
-        self._entries = _Column(entries, Layout.FIXED, 0, 0, self._entry_count)
         self._key = _StringColumn(
             _child(entries, plan.key.child), plan.key, entries, self._entry_count
         )
@@ -362,18 +397,22 @@ class _HeaderColumn(_Column):
             _child(entries, plan.value.child), plan.value, entries, self._entry_count
         )
 
+    def check_all(self) -> None:
+        """Refuse lists that leave their entries, and strings of entries that leave their data."""
+        if self._layout <= Layout.NULLS:
+            return
+        self.check_offsets("headers", self._entry_count)
+        self._key.check("headers.key")
+        self._value.check("headers.value")
+
     def at(self, row: int) -> Headers:
         """The headers of one row; none where the list is null."""
         if self.is_null(row):
             return ()
-        try:
-            return tuple(self._header(row, index) for index in range(*self.range(row)))
-        except _UnsoundError:
-            raise arrow_schema.unsound_row(row, "headers") from None
+        entries = range(self.offset(row), self.offset(row + 1))
+        return tuple(self._header(row, index) for index in entries)
 
     def _header(self, row: int, index: int) -> tuple[str, bytes | None]:
-        if index >= self._entry_count:
-            raise _UnsoundError
         if self._entries.is_null(index):
             raise arrow_schema.null_header(row)
         key = self._key.at(index)
