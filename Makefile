@@ -24,7 +24,7 @@ SPARK_TESTS ?= tests/unit/spark tests/spark
 # Tests start hundreds of interpreters. Without bytecode each would compile Millstream anew: a second.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup build demo test check lint warnings types layers tidy unit interop fuzz simulate soak soak-spark spark-versions bench compare generate docs format clean
+.PHONY: help setup build demo test check lint warnings types layers tidy unit plain sanitize interop fuzz simulate soak soak-spark spark-versions bench compare generate docs format clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,7 +50,7 @@ demo: setup ## Show what Millstream does: clients in seconds, a Spark pipeline i
 	@$(BIN)/python -m tools.demo
 	@$(BIN)/python -m tools.demo_pipeline
 
-test: setup check unit ## Everything that must hold: lint, types, layers, tests, coverage
+test: setup check unit plain ## Everything that must hold: lint, types, layers, tests, coverage, plain mode
 
 check: setup lint warnings types layers tidy ## Lint, warnings of C, types, import layers, tidy tests
 
@@ -83,6 +83,14 @@ unit: setup
 	  $(UNMEASURED:%=--ignore %) --cov --cov-report=
 	$(BIN)/coverage report --include='*/millstream/protocol/*,*/millstream/records/*' --fail-under=100
 	$(BIN)/coverage report --include='*/millstream/*' --fail-under=95 --format=total
+
+plain: setup ## Run the behaviours of clients and broker without the compiled kernel
+	MILLSTREAM_IMPL=python $(BIN)/pytest -q -n $(WAITING_WORKERS) --dist worksteal -m "not interop" \
+	  tests/behaviours tests/integration/node/test_plain_mode.py
+
+sanitize: setup ## Run the kernel's tests and fuzzers under ASan and UBSan, then TSan: SECONDS=60 each fuzzer
+	$(BIN)/python -m tools.sanitize address --seconds $(SECONDS)
+	$(BIN)/python -m tools.sanitize thread --seconds $(SECONDS)
 
 interop: setup ## Check against the Java client and other foreign software
 	$(BIN)/pytest -m interop tests

@@ -7,7 +7,9 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from setuptools.config.pyprojecttoml import read_configuration
 
+import millstream
 from tools import tidy
 
 if TYPE_CHECKING:
@@ -82,6 +84,13 @@ def test_exported_names_exist(package: str) -> None:
     code = f"import {package} as p; [getattr(p, name) for name in getattr(p, '__all__', [])]"
 
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_version_of_the_package_stands_in_one_place() -> None:
+    project = read_configuration(tidy.ROOT / "pyproject.toml")["project"]
+
+    assert project["version"] == millstream.__version__
+    assert f'"{millstream.__version__}"' not in (tidy.ROOT / "pyproject.toml").read_text()
 
 
 def test_generated_messages_are_current() -> None:

@@ -1,13 +1,12 @@
 """The compiled kernel, in Cython and C: `codec`, `arrow`, `client` and `broker`.
 
-`millstream.records.kernel` chooses between these modules and their plain-Python twins in
-`millstream.records.plain`, the `..._frames` of `millstream.server` between their own functions and
-those of the same name here. `network`, `storage` and `replica` each have modules that choose a
-compiled way for what happens most often. Nothing here imports the layers above: what it has to know
-of their classes it is told.
+`millstream.records.kernel` chooses between codec and Arrow here and their plain-Python versions in
+`millstream.records.plain`; docs/internals/kernel.md says where the others are chosen, which threads
+and locks there are, and what each part bought. Nothing here imports the layers above: what it must
+know of their classes it is told.
 
 The environment variable MILLSTREAM_IMPL decides, and is read here only: `python` runs the plain
-twins, `compiled` insists on the kernel, unset or empty takes the kernel when it was built.
+versions, `compiled` insists on the kernel, unset or empty takes the kernel when it was built.
 """
 
 from __future__ import annotations
@@ -26,6 +25,7 @@ _MODULES = (
     "codec.record_codec",
     "codec.consumer_record",
     "codec.consumer_records",
+    "codec.row_fingerprint",
     "arrow.records",
     "broker.client_batch",
     "broker.produce_frames",
@@ -62,4 +62,4 @@ def _choose(wanted: str) -> bool:
 
 
 COMPILED: bool = _choose(os.environ.get("MILLSTREAM_IMPL", ""))
-"""True when the compiled kernel runs, False on the plain-Python twins."""
+"""True when the compiled kernel runs, False on the plain-Python versions."""

@@ -1,25 +1,16 @@
 """What a set of rows is, in a few bytes: whether a second try writes the same as the first.
 
 Spark's exactly-once sink makes a `Fingerprint` of what each task writes and stores it with the
-rows. Order does not count, everything else does; see `plain.row_fingerprint`, which this module
-exchanges for its compiled twin.
+rows. Order does not count, everything else does; see `plain.row_fingerprint`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from millstream import _accel
-from millstream.records.kernel import ArrowRecordsReader
+from millstream.records.kernel import ArrowRecordsReader, fold_rows
 
-if TYPE_CHECKING or not _accel.COMPILED:
-    from millstream.records.plain.row_fingerprint import fold_rows
-else:
-    # Not one of the modules that every process imports: few write through Spark.
-    from millstream._accel.codec.row_fingerprint import fold_rows
-
-__all__ = ["Fingerprint", "fingerprint_of", "fold_rows"]
+__all__ = ["Fingerprint", "fingerprint_of"]
 
 _MASK = (1 << 64) - 1
 

@@ -1,4 +1,4 @@
-"""The one place that chooses between the compiled kernel and its plain-Python twin.
+"""The one place that chooses between the compiled codec and its plain-Python version.
 
 Everything else in Millstream imports these names from here. `millstream._accel.COMPILED` is the
 choice; both give the same results, the same errors and the same error texts.
@@ -28,6 +28,7 @@ if TYPE_CHECKING or not _accel.COMPILED:
         decode_records,
         scan_records,
     )
+    from millstream.records.plain.row_fingerprint import fold_rows
 else:
     from millstream._accel.arrow.records import (
         ArrowChunk,
@@ -46,6 +47,7 @@ else:
         decode_records,
         scan_records,
     )
+    from millstream._accel.codec.row_fingerprint import fold_rows
 
 __all__ = [
     "ArrowChunk",
@@ -59,6 +61,7 @@ __all__ = [
     "Record",
     "crc32c",
     "decode_records",
+    "fold_rows",
     "murmur2",
     "partition_for_key",
     "scan_records",

@@ -23,6 +23,7 @@ pa: Any = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 BYTES = "binary, large_binary, binary_view, fixed_size_binary, utf8, large_utf8 or utf8_view"
 HEADER_LISTS = "a list or large_list of struct<key: utf8, value: binary>, or map<utf8, binary>"
 VALUE = pa.array([b""])
+RELEASE_NOTHING = arrow_abi.ReleaseSchema(lambda schema: None)
 
 
 UNUSABLE_SCHEMAS = [
@@ -273,19 +274,18 @@ def test_data_is_taken_once(kernel: Any) -> None:
 
 
 def test_a_schema_without_its_children_is_refused(kernel: Any) -> None:
-    released = arrow_abi.ReleaseSchema(lambda schema: None)
-
     class Bare:
         def __arrow_c_array__(self, requested_schema: object = None) -> Any:
             _, array = pa.record_batch({"value": [b"a"]}).__arrow_c_array__()
-            schema = arrow_abi.ArrowSchema(format=b"+s", n_children=1, release=released)
-            self.kept = arrow_abi.to_capsule(schema, b"arrow_schema"), array
+            self.schema = arrow_abi.ArrowSchema(format=b"+s", n_children=1, release=RELEASE_NOTHING)
+            self.kept = arrow_abi.to_capsule(self.schema, b"arrow_schema"), array
             return self.kept
 
     bare = Bare()
 
     with pytest.raises(InvalidArgument, match="the Arrow schema is incomplete"):
         kernel.ArrowRecordsReader(bare)
+    bare.schema.release = arrow_abi.ReleaseSchema()
 
 
 def _set(path: str, value: int) -> Any:

@@ -1,4 +1,4 @@
-"""Fingerprints of rows: what they notice, what they do not mind, and that both twins agree."""
+"""Fingerprints of rows: what they notice, what they do not mind, and that both versions agree."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ EVERYTHING = pa.RecordBatch.from_arrays(
 )
 
 
-def test_both_twins_give_the_same_numbers() -> None:
+def test_both_versions_give_the_same_numbers() -> None:
     (chunk,) = plain_reader.ArrowRecordsReader(EVERYTHING)
 
     keys, content = plain.fold_rows(chunk, b"orders")
@@ -39,8 +39,8 @@ def test_both_twins_give_the_same_numbers() -> None:
     assert fingerprint_of(EVERYTHING, "orders") == Fingerprint(4, keys, content)
 
 
-def test_without_the_kernel_the_plain_twin_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    spec = importlib.util.find_spec("millstream.records.fingerprint")
+def test_without_the_kernel_the_plain_version_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = importlib.util.find_spec("millstream.records.kernel")
     assert spec is not None
     assert spec.loader is not None
     monkeypatch.setattr(_accel, "COMPILED", False)
