@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -179,3 +182,22 @@ def test_nothing_is_left_behind(kernel: Any) -> None:
 
     gc.collect()
     assert alive_count() == before
+
+
+@pytest.mark.parametrize("implementation", ["python", ""])
+def test_what_was_exported_may_live_until_the_interpreter_ends(implementation: str) -> None:
+    """Foreign code lets go of capsules and arrays whenever it likes, at the very end too."""
+    code = (
+        "import builtins\n"
+        "from millstream.records.kernel import ArrowRecordsBuilder, ArrowStream\n"
+        "records = ArrowRecordsBuilder().finish()\n"
+        "builtins.kept = [records.__arrow_c_array__(), records.__arrow_c_stream__(),\n"
+        "    ArrowStream([records]).__arrow_c_stream__()]\n"
+    )
+    environment = {**os.environ, "MILLSTREAM_IMPL": implementation}
+
+    process = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, check=False
+    )
+
+    assert (process.returncode, process.stderr) == (0, b"")

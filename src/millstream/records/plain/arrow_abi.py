@@ -8,11 +8,15 @@ Used by the plain Arrow builder and reader only.
 from __future__ import annotations
 
 import ctypes
+import sys
 from ctypes import POINTER, byref, c_char_p, c_int, c_int64, c_void_p
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from millstream._accel.arrow.schema import already_taken
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 NULLABLE = 2
 """The flag of a field that may be null."""
@@ -141,12 +145,25 @@ _new_capsule = ctypes.PYFUNCTYPE(ctypes.py_object, c_void_p, c_char_p, _Destruct
 )
 
 
-def _on_drop(capsule: int) -> None:
+def for_good(callback: Any) -> Any:
+    """A callback that foreign code may call even after its module is gone, at the process's end."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(callback))
+    return callback
+
+
+def _on_drop(
+    capsule: int,
+    clear_error: Callable[[], None] = _clear_error,
+    is_finalizing: Callable[[], bool] = sys.is_finalizing,
+) -> None:
     # A consumer in C that fails lets go of the capsule with its error pending, and Python code
     # cannot run beside that. The error is lost to a SystemError; the memory is not.
-    _clear_error()
+    clear_error()
+    # At the process's end what is needed here may be gone, and the system takes the memory back.
+    if is_finalizing():
+        return
     address = _get_pointer_of_dying(capsule, _get_name_of_dying(capsule))
     release(_in_capsules.pop(address))
 
 
-_drop_capsule = _Destructor(_on_drop)
+_drop_capsule = for_good(_Destructor(_on_drop))

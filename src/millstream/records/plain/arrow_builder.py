@@ -23,6 +23,7 @@ from millstream.records.plain.arrow_abi import (
     ReleaseArray,
     ReleaseSchema,
     ReleaseStream,
+    for_good,
     held,
     keep_alive,
     let_go,
@@ -365,14 +366,14 @@ def _on_release_array(array: Any) -> None:
     _release_with_children(array.contents, ReleaseArray())
 
 
-_release_array = ReleaseArray(_on_release_array)
+_release_array = for_good(ReleaseArray(_on_release_array))
 
 
 def _on_release_schema(schema: Any) -> None:
     _release_with_children(schema.contents, ReleaseSchema())
 
 
-_release_schema = ReleaseSchema(_on_release_schema)
+_release_schema = for_good(ReleaseSchema(_on_release_schema))
 
 
 def _on_stream_schema(stream: Any, out: Any) -> int:
@@ -405,7 +406,7 @@ def _on_release_stream(stream: Any) -> None:
     stream.contents.release = ReleaseStream()
 
 
-_release_stream = ReleaseStream(_on_release_stream)
+_release_stream = for_good(ReleaseStream(_on_release_stream))
 
 
 def _release_with_children(structure: Any, nothing: Any) -> None:

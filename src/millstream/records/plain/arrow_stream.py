@@ -14,6 +14,7 @@ from millstream.records.plain.arrow_abi import (
     GetNext,
     GetSchema,
     ReleaseStream,
+    for_good,
     held,
     keep_alive,
     let_go,
@@ -98,4 +99,4 @@ def _on_release(stream: Any) -> None:
 _stream_schema = GetSchema(_on_schema)
 _stream_next = GetNext(_on_next)
 _stream_error = GetLastError(_on_error)
-_release_stream = ReleaseStream(_on_release)
+_release_stream = for_good(ReleaseStream(_on_release))
