@@ -32,10 +32,12 @@ class OnlyArray:
         return self._data.__arrow_c_array__(requested_schema)
 
 
-@arrow_abi.ReleaseArray
-def _release_copy(array: Any) -> None:
+def _on_release_copy(array: Any) -> None:
     arrow_abi.let_go(array.contents.private_data)
     array.contents.release = arrow_abi.ReleaseArray()
+
+
+_release_copy = arrow_abi.ReleaseArray(_on_release_copy)
 
 
 def _copied(array: Any, kept: list[Any]) -> Any:
