@@ -17,7 +17,6 @@ from millstream.errors import (
     InvalidConfig,
     InvalidRequest,
     UnknownTopicOrPartition,
-    UnsupportedVersion,
 )
 from millstream.metadata.configs import CLUSTER_DEFAULT, ConfigResource, ResourceType
 from millstream.protocol.messages import alter_configs, incremental_alter_configs
@@ -251,7 +250,7 @@ def _check_alterable(resource: ConfigResource, occurrences: int) -> None:
     if resource.type == ResourceType.BROKER_LOGGER:
         raise InvalidRequest("levels of loggers are changed at the broker itself")
     if resource.type not in _ALTERABLE:
-        raise UnsupportedVersion(f"resource type {resource.type} is not known")
+        raise InvalidRequest(f"resource type {resource.type} is not known")
 
 
 def _check_unique(names: Sequence[str]) -> None:

@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Final
 from millstream.controller.failures import CONTROLLER_REQUESTS, error_response
 from millstream.errors import DelegationTokenRequestNotAllowed, IllegalSaslState, SecurityDisabled
 from millstream.protocol.api import API_BY_KEY, ApiKey
-from millstream.protocol.messages.create_delegation_token import CreateDelegationTokenResponse
+from millstream.protocol.messages.create_delegation_token import (
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+)
 from millstream.server.api_server import Handler
 
 if TYPE_CHECKING:
@@ -65,12 +68,21 @@ def fail_absent_feature(request: Message, error: ApiError, version: int) -> Mess
     if isinstance(response, CreateDelegationTokenResponse):
         response.principal_type, response.principal_name = "User", "ANONYMOUS"
         if version >= _REQUESTERS_SINCE:
-            response.token_requester_principal_type = "User"
-            response.token_requester_principal_name = "ANONYMOUS"
+            _tell_owner(request, response)
     for name in _TIMESTAMPS:
         if hasattr(response, name):
             setattr(response, name, -1)
     return response
+
+
+def _tell_owner(request: Message, response: CreateDelegationTokenResponse) -> None:
+    """Whom the token would have been for, and who asked."""
+    assert isinstance(request, CreateDelegationTokenRequest)
+    response.token_requester_principal_type = response.principal_type
+    response.token_requester_principal_name = response.principal_name
+    if request.owner_principal_name:
+        response.principal_type = request.owner_principal_type or ""
+        response.principal_name = request.owner_principal_name
 
 
 def _refusing(error_class: type[ApiError], reason: str) -> Callable[[Message, Exchange], NoReturn]:

@@ -5,7 +5,10 @@ There is no authorizer yet, so everybody may do everything that a resource knows
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE = 3, 4, 5, 6, 7, 8
 _CLUSTER_ACTION, _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE = 9, 10, 11, 12
@@ -20,6 +23,9 @@ TOPIC_OPERATIONS: Final = _bits(
 )
 """Everything that can be done with a topic."""
 
+GROUP_OPERATIONS: Final = _bits(_READ, _DELETE, _DESCRIBE, _DESCRIBE_CONFIGS, _ALTER_CONFIGS)
+"""Everything that can be done with a group."""
+
 CLUSTER_OPERATIONS: Final = _bits(
     _CREATE,
     _ALTER,
@@ -30,3 +36,17 @@ CLUSTER_OPERATIONS: Final = _bits(
     _IDEMPOTENT_WRITE,
 )
 """Everything that can be done with a cluster."""
+
+
+class DescribedGroup(Protocol):
+    """A group in an answer, of any kind."""
+
+    error_code: int
+    authorized_operations: int
+
+
+def tell_group_operations(groups: Iterable[DescribedGroup]) -> None:
+    """Add to each group that could be described what the asker may do with it."""
+    for group in groups:
+        if not group.error_code:
+            group.authorized_operations = GROUP_OPERATIONS

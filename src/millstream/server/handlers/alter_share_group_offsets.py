@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from millstream.errors import InvalidGroupId
 from millstream.protocol.messages.alter_share_group_offsets import AlterShareGroupOffsetsResponse
 from millstream.server.coordinator_calls import answering
 
@@ -20,6 +21,8 @@ def handle_alter_share_group_offsets(
     request: AlterShareGroupOffsetsRequest, exchange: Exchange, offsets: ShareGroupOffsets
 ) -> None:
     """Let the coordinator decide."""
+    if not request.group_id:
+        raise InvalidGroupId("the group id is empty")
     offsets.alter(request, answering(exchange, request, fail_alter_share_group_offsets))
 
 

@@ -9,6 +9,7 @@ from millstream.protocol.messages.consumer_group_describe import (
     DescribedGroup,
 )
 from millstream.server.coordinator_calls import caller_of
+from millstream.server.operations import tell_group_operations
 
 if TYPE_CHECKING:
     from millstream.coordinator.group.coordinator import GroupCoordinator
@@ -21,7 +22,13 @@ def handle_consumer_group_describe(
     request: ConsumerGroupDescribeRequest, exchange: Exchange, groups: GroupCoordinator
 ) -> None:
     """Describe each; each succeeds or fails for itself."""
-    groups.consumer_group_describe(request.group_ids, caller_of(exchange), exchange.answer)
+
+    def described(response: ConsumerGroupDescribeResponse) -> None:
+        if request.include_authorized_operations:
+            tell_group_operations(response.groups)
+        exchange.answer(response)
+
+    groups.consumer_group_describe(request.group_ids, caller_of(exchange), described)
 
 
 def fail_consumer_group_describe(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from millstream.errors import InvalidGroupId
 from millstream.protocol.messages.delete_share_group_offsets import DeleteShareGroupOffsetsResponse
 from millstream.server.coordinator_calls import answering
 
@@ -20,6 +21,8 @@ def handle_delete_share_group_offsets(
     request: DeleteShareGroupOffsetsRequest, exchange: Exchange, offsets: ShareGroupOffsets
 ) -> None:
     """Let the coordinator decide."""
+    if not request.group_id:
+        raise InvalidGroupId("the group id is empty")
     offsets.delete(request, answering(exchange, request, fail_delete_share_group_offsets))
 
 

@@ -78,9 +78,7 @@ def fail_describe_cluster(
     request: DescribeClusterRequest, error: ApiError, version: int
 ) -> DescribeClusterResponse:
     """The answer without nodes."""
-    return DescribeClusterResponse(
-        error_code=error.code, error_message=str(error), endpoint_type=request.endpoint_type
-    )
+    return DescribeClusterResponse(error_code=error.code, error_message=str(error))
 
 
 def _require(request: DescribeClusterRequest, served: EndpointType) -> None:

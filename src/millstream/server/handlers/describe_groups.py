@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from millstream.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsResponse
 from millstream.server.coordinator_calls import caller_of
+from millstream.server.operations import tell_group_operations
 
 if TYPE_CHECKING:
     from millstream.coordinator.group.coordinator import GroupCoordinator
@@ -18,7 +19,13 @@ def handle_describe_groups(
     request: DescribeGroupsRequest, exchange: Exchange, groups: GroupCoordinator
 ) -> None:
     """Describe each; each succeeds or fails for itself."""
-    groups.describe_groups(request.groups, caller_of(exchange), exchange.answer)
+
+    def described(response: DescribeGroupsResponse) -> None:
+        if request.include_authorized_operations:
+            tell_group_operations(response.groups)
+        exchange.answer(response)
+
+    groups.describe_groups(request.groups, caller_of(exchange), described)
 
 
 def fail_describe_groups(

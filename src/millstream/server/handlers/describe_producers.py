@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from millstream.errors import ApiError
+from millstream.metadata.topic_names import check_topic_name
 from millstream.protocol.messages.describe_producers import (
     DescribeProducersResponse,
     PartitionResponse,
@@ -55,6 +56,7 @@ def fail_describe_producers(
 
 def _answer(topic: str, index: int, replicas: ReplicaManager) -> PartitionResponse:
     try:
+        check_topic_name(topic)
         producers = replicas.describe_producers(topic, index)
     except ApiError as error:
         return _failed(index, error)

@@ -40,8 +40,7 @@ def handle_describe_topic_partitions(
         metadata.image, names, exchange.listener, partition_limit=max(limit, 1), first=first
     )
     for topic in response.topics:
-        if not topic.error_code:
-            topic.topic_authorized_operations = TOPIC_OPERATIONS
+        topic.topic_authorized_operations = TOPIC_OPERATIONS
     return response
 
 

@@ -28,7 +28,8 @@ def handle_list_transactions(
     request: ListTransactionsRequest, exchange: Exchange, transactions: TransactionCoordinator
 ) -> None:
     """Those that the filters admit. States that nobody knows are named in the answer."""
-    unknown = [each for each in request.state_filters if each not in _STATES]
+    asked = dict.fromkeys(request.state_filters)
+    unknown = [each for each in asked if each not in _STATES]
 
     def listed(found: list[TransactionMetadata] | ApiError) -> None:
         if isinstance(found, ApiError):
@@ -48,7 +49,7 @@ def handle_list_transactions(
             )
         )
 
-    if request.state_filters and len(unknown) == len(request.state_filters):
+    if asked and len(unknown) == len(asked):
         listed([])
         return
     transactions.list(

@@ -53,7 +53,7 @@ def handle_metadata(
         response.cluster_authorized_operations = CLUSTER_OPERATIONS
     if request.include_topic_authorized_operations:
         for topic in described:
-            if not topic.error_code:
+            if topic.name is not None:
                 topic.topic_authorized_operations = TOPIC_OPERATIONS
     return response
 

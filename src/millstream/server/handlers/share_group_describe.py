@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from millstream.coordinator.group.share.coordinator import failed_description
 from millstream.protocol.messages.share_group_describe import ShareGroupDescribeResponse
+from millstream.server.operations import tell_group_operations
 
 if TYPE_CHECKING:
     from millstream.coordinator.group.share.coordinator import ShareGroupCoordinator
@@ -18,7 +19,13 @@ def handle_share_group_describe(
     request: ShareGroupDescribeRequest, exchange: Exchange, share_groups: ShareGroupCoordinator
 ) -> None:
     """Describe each; each succeeds or fails for itself."""
-    share_groups.describe(request.group_ids, exchange.answer)
+
+    def described(response: ShareGroupDescribeResponse) -> None:
+        if request.include_authorized_operations:
+            tell_group_operations(response.groups)
+        exchange.answer(response)
+
+    share_groups.describe(request.group_ids, described)
 
 
 def fail_share_group_describe(

@@ -47,7 +47,7 @@ def _described(group: ConsumerGroup, member: ConsumerMember, topics: Subscribabl
         client_id=asked.client_id,
         client_host=asked.client_host,
         subscribed_topic_names=list(asked.topics),
-        subscribed_topic_regex=asked.regex,
+        subscribed_topic_regex=asked.regex or "",
         assignment=_named(member.progress.assignment, topics),
         target_assignment=_named(group.targets.get(member.member_id, {}), topics),
         member_type=_CONSUMER if asked.classic is None else _CLASSIC,

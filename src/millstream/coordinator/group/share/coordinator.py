@@ -7,13 +7,13 @@ The administration of offsets is in `offsets`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from millstream.coordinator.gathering import gather
 from millstream.coordinator.group.share import assignor
 from millstream.coordinator.group.share.manager import JOIN_EPOCH, LEAVE_EPOCH
 from millstream.coordinator.share.state import UNINITIALIZED_OFFSET
-from millstream.errors import ApiError, GroupIdNotFound, InvalidRequest
+from millstream.errors import ApiError, InvalidGroupId, InvalidRequest
 from millstream.protocol.messages.share_group_describe import (
     Assignment,
     DescribedGroup,
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from millstream.types import Uuid
 
     HeartbeatDone: TypeAlias = Callable[[ShareGroupHeartbeatResponse | ApiError], None]
-
-DEAD: Final = "Dead"
 
 
 class ShareGroupCoordinator:
@@ -258,6 +256,9 @@ class ShareGroupCoordinator:
         """State, members and assignments; each group succeeds or fails for itself."""
 
         def ask(group_id: str, answered: Callable[[DescribedGroup | ApiError], None]) -> None:
+            if not group_id:
+                answered(InvalidGroupId("the group id is empty"))
+                return
             self._runtime.read(
                 group_id, lambda shard, _: self._described(shard, group_id), answered
             )
@@ -311,7 +312,6 @@ def failed_description(group_id: str, error: ApiError) -> DescribedGroup:
     """A group that cannot be described."""
     return DescribedGroup(
         group_id=group_id,
-        group_state=DEAD if isinstance(error, GroupIdNotFound) else "",
         error_code=error.code,
         error_message=str(error),
     )
