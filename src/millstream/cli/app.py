@@ -24,13 +24,15 @@ from millstream.cli.faults import (
     one_line,
     unreachable_line,
 )
-from millstream.cli.output import complain
+from millstream.cli.options import PRINT_JSON, add_output_option
+from millstream.cli.output import choose_format, complain
 from millstream.errors import ApiError, BrokerUnreachable, MillstreamError, OperationTimeout
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 PROGRAM: Final = "millstream"
+HELP_OPTIONS: Final = ["-h", "--help"]
 
 
 class _Place(NamedTuple):
@@ -74,6 +76,11 @@ class _Root(TyperGroup):
             self.commands[cmd_name] = _load(cmd_name)
         return self.commands.get(cmd_name)
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        parameters = super().get_params(ctx)
+        _leave_flags_alone(parameters)
+        return parameters
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             hint = nearest(args[0], COMMANDS) or "; `millstream --help` lists all"
@@ -100,12 +107,32 @@ def _load(name: str) -> Any:
         found = single
     command = typer.main.get_command(found)
     command.name = name
+    _finish(command)
     command.rich_help_panel = place.panel  # type: ignore[attr-defined]  # Typer's own have it.
     return command
 
 
+def _leave_flags_alone(parameters: Sequence[Any]) -> None:
+    """Typer would write the type of a flag behind it."""
+    for parameter in parameters:
+        if getattr(parameter, "is_flag", False):
+            parameter.metavar = ""
+
+
+def _finish(command: Any) -> None:
+    """Give a command and those below it what all of them have."""
+    for parameter in list(command.params):
+        if parameter.name == "as_json" and parameter.help == PRINT_JSON:
+            add_output_option(command, parameter)
+    help_option = command.get_help_option(typer.Context(command, help_option_names=HELP_OPTIONS))
+    _leave_flags_alone([*command.params, help_option])
+    for below in getattr(command, "commands", {}).values():
+        _finish(below)
+
+
 app = typer.Typer(
     name=PROGRAM,
+    context_settings={"help_option_names": HELP_OPTIONS},
     cls=_Root,
     no_args_is_help=True,
     rich_markup_mode="markdown",
@@ -136,6 +163,7 @@ def root(
 
 def run(arguments: Sequence[str]) -> int:
     """Run a command line; the exit code."""
+    choose_format(None)
     try:
         code = app(list(arguments), prog_name=PROGRAM, standalone_mode=False)
     except typer.TyperException as error:

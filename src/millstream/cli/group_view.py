@@ -6,6 +6,7 @@ client library.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from millstream.client.admin.groups import GroupListing
     from millstream.types import TopicPartition
 
+_MARKER_GROUP: Final = re.compile(r".+\.[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.[0-9]+")
+"""A prefix, the id of the query, and the number of the task (`spark.markers`)."""
 DEAD: Final = "Dead"
 EMPTY: Final = "Empty"
 
@@ -55,6 +58,11 @@ def list_groups(
     found = session.admin.list_groups(states=states, types=[each.value for each in types])
     # Brokers before Kafka 4 have one type and no name for it.
     return [replace(each, type=each.type or GroupType.CLASSIC) for each in found]
+
+
+def is_internal(group: GroupListing) -> bool:
+    """Whether a group is no reader's: Spark's exactly-once sink has one for each of its tasks."""
+    return group.state == EMPTY and _MARKER_GROUP.fullmatch(group.group_id) is not None
 
 
 def find_groups(

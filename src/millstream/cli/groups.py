@@ -28,6 +28,7 @@ from millstream.cli.group_view import (
     CONSUMER_TYPES,
     GroupType,
     find_groups,
+    is_internal,
     list_groups,
     no_such_group,
     owners,
@@ -40,11 +41,12 @@ from millstream.cli.options import (
     Bootstrap,
     Namespace,
     Timeout,
+    Yes,
     complete_groups,
     new_family,
     require_ids,
 )
-from millstream.cli.output import complain, counted, note, show_json
+from millstream.cli.output import complain, counted, note, require_consent, show_json
 from millstream.cli.reset_command import (
     ByDuration,
     EveryTopic,
@@ -113,6 +115,10 @@ def list_all(
             help="Only those: classic, consumer, share or streams; repeatable.",
         ),
     ] = None,
+    internal: Annotated[
+        bool,
+        typer.Option("--internal", help="Also those in which Spark's sink keeps its markers."),
+    ] = False,
     namespace: Namespace = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
@@ -125,6 +131,8 @@ def list_all(
     states = choose_states(state or ())
     with open_session(bootstrap_server, timeout, namespace) as session:
         found = list_groups(session, states, kind or ())
+    if not internal:
+        found = [each for each in found if not is_internal(each)]
     nothing = "no group is like that" if states or kind else "there are no groups"
     show_listed(found, nothing, as_json=as_json)
 
@@ -154,7 +162,9 @@ def describe(
         raise UsageFault("say which groups: GROUP…, or --all")
     with open_session(bootstrap_server, timeout, namespace) as session:
         names = groups or [
-            each.group_id for each in list_groups(session) if each.type in CONSUMER_TYPES
+            each.group_id
+            for each in list_groups(session)
+            if each.type in CONSUMER_TYPES and not is_internal(each)
         ]
         views = _views(session, names, may_be_gone=every)
         committed = committed_offsets(session, views)
@@ -162,6 +172,9 @@ def describe(
         places |= {place for view in views.values() for place in owners(view)}
         ends = end_offsets(session, places)
         brokers = session.brokers()
+    if not views and not as_json:
+        note("there are no groups of consumers", as_json=False)
+        return
     described = []
     for view in views.values():
         rows = partition_rows(view, committed.get(view.group_id, {}), ends)
@@ -255,6 +268,7 @@ def delete(
     if_exists: Annotated[
         bool, typer.Option("--if-exists", help="A group that is not there is fine.")
     ] = False,
+    yes: Yes = False,
     namespace: Namespace = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
@@ -264,6 +278,8 @@ def delete(
 
     Example: `millstream groups delete readers`
     """
+    question = f"Delete {', '.join(groups)} with all offsets?"
+    require_consent(question, is_given=yes)
     with open_session(bootstrap_server, timeout, namespace) as session:
         rows = delete_chosen(session, groups, CONSUMER_TYPES, if_exists=if_exists)
     show_deleted(rows, as_json=as_json)

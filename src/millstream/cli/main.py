@@ -1,22 +1,17 @@
 """`millstream`: where every command line begins.
 
-`server` goes straight to the node, which needs neither typer nor rich and is ready sooner
-without them; only its help looks like that of all others where they are there. Everything else
-goes to `app`; without the extra `cli` one line says how to get it.
+`server` goes straight to the node, which needs neither typer nor rich and is ready sooner without
+them; only its help looks like that of all others. Everything else goes to `app`.
 """
 
 from __future__ import annotations
 
 import gc
-import importlib.util
 import sys
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-EXIT_USAGE: Final = 2
-_EXTRA: Final = ("typer", "rich")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,15 +20,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     is_server = given[:1] == ["server"]
     if is_server and not _asks_for_help(given):
         return _run_node(given)
-    missing = [name for name in _EXTRA if importlib.util.find_spec(name) is None]
-    if is_server and missing:
-        return _run_node(given)
-    if missing:
-        sys.stderr.write(
-            f"millstream: this command needs {' and '.join(missing)}: "
-            "pip install 'millstream[cli]' (only `server` works without)\n"
-        )
-        return EXIT_USAGE
     from millstream.cli.app import run
 
     return run(given)
@@ -52,4 +38,4 @@ def _run_node(given: Sequence[str]) -> int:
 
 
 def _asks_for_help(given: Sequence[str]) -> bool:
-    return "--help" in given or len(given) == 1
+    return "--help" in given or "-h" in given or len(given) == 1

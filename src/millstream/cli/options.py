@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+import typer.main
 
 from millstream.cli.faults import UsageFault
+from millstream.cli.output import FORMATS, choose_format, is_format_chosen
 
 if TYPE_CHECKING:
     from millstream.cli.session import Session
@@ -91,7 +93,10 @@ Namespace = Annotated[
     str | None,
     typer.Option("--namespace", metavar="NAME", help="Of this namespace: NAME.topic."),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+PRINT_JSON: Final = "Print JSON."
+OUTPUT_HELP: Final = "Print for programs, in this format."
+AsJson = Annotated[bool, typer.Option("--json", help=PRINT_JSON)]
 Topic = Annotated[
     str, typer.Argument(metavar="TOPIC", help="A topic's name.", autocompletion=complete_topics)
 ]
@@ -99,6 +104,39 @@ Settings = Annotated[
     list[str] | None,
     typer.Option("--config", "-c", metavar="KEY=VALUE", help="A setting; may be repeated."),
 ]
+
+
+def _choose_output(value: str | None) -> str | None:
+    if value is not None and value not in FORMATS:
+        raise UsageFault(f"--output {value}: must be {', '.join(FORMATS)}")
+    choose_format(value)
+    return value
+
+
+def _with_output(
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="|".join(FORMATS),
+            help=OUTPUT_HELP,
+            callback=_choose_output,
+            is_eager=True,
+        ),
+    ] = None,
+) -> None:
+    """Has the option that `add_output_option` gives to others."""
+
+
+def add_output_option(command: Any, as_json: Any) -> None:
+    """Let a command that has `--json` print its document in another format as well."""
+    carrier = typer.Typer(add_completion=False)
+    carrier.command()(_with_output)
+    (option,) = typer.main.get_command(carrier).params
+    option.expose_value = False
+    command.params.append(option)
+    as_json.callback = lambda _context, _parameter, value: value or is_format_chosen()
 
 
 def require_ids(given: str | list[str] | None) -> str | list[str] | None:

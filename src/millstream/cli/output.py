@@ -5,13 +5,16 @@ Rich is imported only for a terminal. Nothing here decides what is printed.
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+import re
 import sys
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import typer
 
-from millstream.cli.faults import UsageFault
+from millstream.cli.faults import CommandFailed, UsageFault
 from millstream.errors import MillstreamError
 
 if TYPE_CHECKING:
@@ -21,11 +24,100 @@ Row: TypeAlias = "Mapping[str, Any]"
 """By JSON key; a missing key is an empty cell."""
 
 _ROWS_AT_ONCE: Final = 200
+_YAML_PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*", re.ASCII)
+_YAML_WORDS: Final = frozenset(
+    f(word)
+    for word in ("true", "false", "yes", "no", "on", "off", "null", "y", "n")
+    for f in (str, str.capitalize, str.upper)
+)
+"""Words that YAML takes for something other than text."""
+
+
+class _Chosen:
+    """The format that `--output` asked for: a command has one for all that it prints."""
+
+    format: str | None = None
+
+
+def choose_format(name: str | None) -> None:
+    """Print for programs in one of `FORMATS`; None leaves it to `--json`."""
+    _Chosen.format = name
+
+
+def is_format_chosen() -> bool:
+    """Whether `--output` was given."""
+    return _Chosen.format is not None
 
 
 def show_json(value: object) -> None:
-    """One JSON document."""
-    typer.echo(json.dumps(value, ensure_ascii=False, indent=2))
+    """One document for programs: JSON, unless another format was chosen."""
+    typer.echo(FORMATS[_Chosen.format or "json"](value))
+
+
+def _as_json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=2)
+
+
+def _as_yaml(value: object) -> str:
+    return "\n".join(_yaml_lines(value))
+
+
+def _yaml_lines(value: object) -> Iterator[str]:
+    """Blocks of lists and mappings; what is inside them is JSON, which is YAML."""
+    match value:
+        case dict() if value:
+            for key, each in value.items():
+                yield from _yaml_item(f"{_yaml_scalar(key)}:", each)
+        case list() | tuple() if value:
+            for each in value:
+                yield from _yaml_item("-", each)
+        case _:
+            yield json.dumps(value, ensure_ascii=False)
+
+
+def _yaml_item(lead: str, value: object) -> Iterator[str]:
+    if not isinstance(value, dict | list | tuple) or not value:
+        yield f"{lead} {_yaml_scalar(value)}"
+        return
+    lines = list(_yaml_lines(value))
+    if lead == "-":
+        yield f"- {lines.pop(0)}"
+    else:
+        yield lead
+    yield from (f"  {line}" for line in lines)
+
+
+def _yaml_scalar(value: object) -> str:
+    if isinstance(value, str) and _YAML_PLAIN.fullmatch(value) and value not in _YAML_WORDS:
+        return value
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _as_csv(value: object) -> str:
+    """A row for each item; what is nested stands in its cell as JSON."""
+    items = value if isinstance(value, list | tuple) else [value]
+    rows: list[Row] = [each if isinstance(each, dict) else {"value": each} for each in items]
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({key: _csv_cell(each) for key, each in row.items()})
+    return text.getvalue().rstrip("\n")
+
+
+def _csv_cell(value: object) -> object:
+    if value is None or (isinstance(value, str | int | float) and not isinstance(value, bool)):
+        return value
+    return json.dumps(value, ensure_ascii=False)
+
+
+FORMATS: Final[Mapping[str, Callable[[object], str]]] = {
+    "json": _as_json,
+    "yaml": _as_yaml,
+    "csv": _as_csv,
+}
+"""How documents are printed for programs."""
 
 
 def show_json_line(value: object) -> None:
@@ -94,6 +186,12 @@ def counted(count: int, noun: str, plural: str | None = None) -> str:
 def complain(text: str) -> None:
     """A line on stderr."""
     typer.echo(f"millstream: {text}", err=True)
+
+
+def require_consent(question: str, *, is_given: bool) -> None:
+    """Ask before something is lost for good, if somebody is there to answer."""
+    if not is_given and sys.stdin.isatty() and not is_confirmed(question):
+        raise CommandFailed("nothing was done")
 
 
 def is_confirmed(question: str) -> bool:

@@ -52,7 +52,7 @@ class LineParser(NamedTuple):
 
 
 def parse_json_line(line: bytes) -> NewRecord:
-    """Read `{"key": …, "value": …, "headers": [[name, value]], "partition": …, "timestamp": …}`."""
+    """Read `{"key": …, "value": …, "headers": {name: value}, "partition": …, "timestamp": …}`."""
     try:
         found = json.loads(line)
     except ValueError as error:
@@ -113,7 +113,9 @@ def _headers(given: object) -> Headers:
             return ()
         case list() if all(isinstance(each, list) and len(each) == 2 for each in given):
             return tuple((str(name), _from_json(value)) for name, value in given)
-    raise ValueError("headers are a list of [name, value] pairs")
+        case dict():
+            return tuple((name, _from_json(value)) for name, value in given.items())
+    raise ValueError("headers are an object, or a list of [name, value] pairs")
 
 
 def _integer(value: object) -> int | None:

@@ -16,6 +16,7 @@ from millstream.cli.faults import ExitCode
 from millstream.cli.options import (
     BOOTSTRAP_VARIABLE,
     DEFAULT_BOOTSTRAP,
+    OUTPUT_HELP,
     AsJson,
     Bootstrap,
     Timeout,
@@ -34,6 +35,7 @@ _SHARED: Final = {
     "--bootstrap-server": _help_of(Bootstrap),
     "--timeout": _help_of(Timeout),
     "--json": _help_of(AsJson),
+    "--output": OUTPUT_HELP,
 }
 """Options that are explained once; one of the same name and another meaning is not meant."""
 _MEANINGS: Final = {
@@ -48,8 +50,7 @@ _MEANINGS: Final = {
 _INTRODUCTION: Final = f"""\
 # Commands
 
-They need the extra `cli` (`pip install 'millstream[cli]'`); only `{PROGRAM} server` works without.
-This page is made from the commands themselves; `--help` behind any of them shows the same.
+This page is made from the commands themselves; `--help` or `-h` behind any of them shows the same.
 
 ```console
 $ {PROGRAM} server start --data /tmp/millstream &
@@ -72,7 +73,7 @@ stopped
   the variable `{BOOTSTRAP_VARIABLE}`, else `{DEFAULT_BOOTSTRAP}`.
 - `--timeout SECONDS`: how long to try before giving up.
 - `--json`: output for programs, on stdout. Sentences for people and errors go to stderr or are left
-  out.
+  out. `--output yaml` and `--output csv` (`-o`) print the same in those formats.
 - An error is one line on stderr that says what to do.
 - `{PROGRAM} --install-completion` teaches your shell to complete commands, options, and names
   of topics, groups and transactions.

@@ -29,12 +29,13 @@ from millstream.cli.options import (
     Bootstrap,
     Namespace,
     Timeout,
+    Yes,
     complete_share_groups,
     complete_topics,
     new_family,
     require_ids,
 )
-from millstream.cli.output import complain, note, show_json
+from millstream.cli.output import complain, note, require_consent, show_json
 from millstream.cli.reset_command import (
     ByDuration,
     EveryTopic,
@@ -228,6 +229,7 @@ def delete(
     if_exists: Annotated[
         bool, typer.Option("--if-exists", help="A group that is not there is fine.")
     ] = False,
+    yes: Yes = False,
     namespace: Namespace = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
@@ -237,6 +239,8 @@ def delete(
 
     Example: `millstream share-groups delete workers`
     """
+    question = f"Delete {', '.join(groups)} with all offsets?"
+    require_consent(question, is_given=yes)
     with open_session(bootstrap_server, timeout, namespace) as session:
         rows = delete_chosen(session, groups, _TYPES, if_exists=if_exists)
     show_deleted(rows, as_json=as_json)

@@ -1,4 +1,4 @@
-"""`millstream topics`: list, create, describe, alter, delete."""
+"""`millstream topics`: list, create, describe, alter, delete, delete-records."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from millstream.cli.faults import CommandFailed, UsageFault, nearest
+from millstream.cli.offsets import Partitions, choose_partitions, find_ends, find_offsets
 from millstream.cli.options import (
     DEFAULT_BOOTSTRAP,
     DEFAULT_TIMEOUT_S,
@@ -16,10 +17,11 @@ from millstream.cli.options import (
     Settings,
     Timeout,
     Topic,
+    Yes,
     complete_topics,
     new_family,
 )
-from millstream.cli.output import note, show_facts, show_json, show_rows
+from millstream.cli.output import note, require_consent, show_facts, show_json, show_rows
 from millstream.cli.session import open_session
 from millstream.cli.settings import (
     Change,
@@ -32,9 +34,10 @@ from millstream.cli.settings import (
     parse_change,
     parse_pairs,
 )
+from millstream.cli.times import TIME_SYNTAX, parse_time
 from millstream.client.admin.topics import NewTopic
 from millstream.errors import InvalidConfig, TopicAlreadyExists, UnknownTopicOrPartition
-from millstream.types import Uuid
+from millstream.types import TopicPartition, Uuid
 
 if TYPE_CHECKING:
     from millstream.cli.session import Session
@@ -222,12 +225,13 @@ def delete(
     if_exists: Annotated[
         bool, typer.Option("--if-exists", help="A topic that is not there is fine.")
     ] = False,
+    yes: Yes = False,
     namespace: Namespace = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
-    """Delete topics with all their records. There is no way back.
+    """Delete topics with all their records. There is no way back: a terminal is asked first.
 
     Example: `millstream topics delete orders --if-exists`
     """
@@ -238,7 +242,11 @@ def delete(
         if missing and not if_exists:
             # Before anything is deleted: a misspelt name should not cost its neighbours.
             raise CommandFailed(f"there is no topic {missing[0]!r}{nearest(missing[0], known)}")
-        found = session.admin.delete_topics(name for name in names if name in known)
+        doomed = [name for name in names if name in known]
+        if doomed:
+            question = f"Delete {', '.join(doomed)} with all records?"
+            require_consent(question, is_given=yes)
+        found = session.admin.delete_topics(doomed)
     for error in found.errors.values():
         if not (if_exists and isinstance(error, UnknownTopicOrPartition)):
             raise error
@@ -246,6 +254,62 @@ def delete(
         show_json([{"topic": name, "deleted": name in known} for name in names])
     for name in names:
         note(f"{name}: {'deleted' if name in known else 'was not there'}", as_json=as_json)
+
+
+@family.command("delete-records")
+def delete_records(
+    topic: Topic,
+    before: Annotated[
+        int | None,
+        typer.Option("--before", metavar="OFFSET", min=0, help="Those before this offset."),
+    ] = None,
+    before_time: Annotated[
+        str | None,
+        typer.Option("--before-time", metavar="TIME", help=f"Those before: {TIME_SYNTAX}."),
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="All that are there now.")] = False,
+    partition: Partitions = None,
+    yes: Yes = False,
+    namespace: Namespace = None,
+    bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    as_json: AsJson = False,
+) -> None:
+    """Delete the oldest records of a topic. There is no way back: a terminal is asked first.
+
+    Examples: `millstream topics delete-records orders --before-time 30d`,
+    `millstream topics delete-records orders --partition 0 --before 1000 --yes`
+    """
+    if sum((before is not None, before_time is not None, every)) != 1:
+        raise UsageFault("give one of --before, --before-time, --all")
+    with open_session(bootstrap_server, timeout, namespace) as session:
+        chosen = choose_partitions(session, topic, partition)
+        bounds = _bounds(session, topic, chosen, before, before_time)
+        require_consent(f"Delete records of {topic} for good?", is_given=yes)
+        begins = session.admin.delete_records(bounds).raise_first()
+    rows = [{"partition": place.partition, "earliest": at} for place, at in sorted(begins.items())]
+    show_rows(rows, {"partition": "PARTITION", "earliest": "EARLIEST"}, as_json=as_json)
+
+
+def _bounds(
+    session: Session, topic: str, chosen: list[int], before: int | None, before_time: str | None
+) -> dict[TopicPartition, int]:
+    """Up to where the records of each partition go, within what it has."""
+    first = find_ends(session, topic, chosen, "earliest")
+    ends = find_ends(session, topic, chosen, "latest")
+    wanted = dict(ends)
+    if before is not None:
+        wanted = dict.fromkeys(chosen, before)
+    elif before_time is not None:
+        at_ms = parse_time(before_time, session.clock.wall_ms())
+        found = find_offsets(session, topic, chosen, at_ms)
+        wanted = {
+            each: ends[each] if at.offset is None else at.offset for each, at in found.items()
+        }
+    return {
+        TopicPartition(topic, each): min(max(wanted[each], first[each]), ends[each])
+        for each in chosen
+    }
 
 
 def _replication_factor(topic: TopicDescription) -> int:

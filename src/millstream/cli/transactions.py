@@ -17,6 +17,7 @@ from millstream.cli.options import (
     Bootstrap,
     Timeout,
     Topic,
+    Yes,
     complete_topics,
     complete_transactional_ids,
     new_family,
@@ -248,7 +249,7 @@ def abort(
     producer_id: Annotated[
         int | None, typer.Option("--producer-id", metavar="ID", help="Whose it is.")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
     force: Annotated[
         bool,
         typer.Option("--force", help="Even one that is not hanging: its records here are lost."),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import socket
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -358,3 +360,75 @@ def test_offsets_are_found_by_time(run: Run, topic: str) -> None:
     assert (row["partition"], row["offset"]) == (0, 0)
     assert "LATEST" in run("offsets", topic)[1]
     assert run("offsets", topic, "-p", "9")[0] == ExitCode.FAILED
+
+
+def test_the_oldest_records_are_deleted(run: Run, topic: str) -> None:
+    for _ in range(3):
+        assert run("produce", topic, "--partition", "0", stdin="one\ntwo\n")[0] == ExitCode.OK
+
+    found = as_json(run("topics", "delete-records", topic, "-p", "0", "--before", "2", "--json"))
+    assert found == [{"partition": 0, "earliest": 2}]
+    assert run("consume", topic)[1].split() == ["one", "two"] * 2
+    assert as_json(run("topics", "delete-records", topic, "--all", "--json")) == [
+        {"partition": 0, "earliest": 6},
+        {"partition": 1, "earliest": 0},
+    ]
+    code, _, err = run("topics", "delete-records", topic)
+    assert (code, "give one of --before" in err) == (ExitCode.USAGE, True)
+
+
+def test_records_before_a_time_are_deleted(run: Run, topic: str) -> None:
+    run("produce", topic, "--partition", "0", stdin="new\n")
+    rows = as_json(run("topics", "delete-records", topic, "--before-time", "1h", "--json"))
+    assert [row["earliest"] for row in rows] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_deleted"), [("n\n", False), ("y\n", True)], ids=["no", "yes"]
+)
+def test_a_terminal_is_asked_before_something_is_lost(
+    run: Run, topic: str, answer: str, is_deleted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr("millstream.cli.output.sys", SimpleNamespace(stdin=Terminal(answer)))
+
+    code = main(["topics", "delete", topic, "--json"])
+
+    assert (code == ExitCode.OK) is is_deleted
+    monkeypatch.undo()
+
+
+@pytest.mark.parametrize(
+    ("format_", "expected"),
+    [
+        ("csv", "partition,earliest,latest,count\n0,0,0,0\n1,0,0,0\n"),
+        (
+            "yaml",
+            "- partition: 0\n  earliest: 0\n  latest: 0\n  count: 0\n"
+            "- partition: 1\n  earliest: 0\n  latest: 0\n  count: 0\n",
+        ),
+    ],
+    ids=["csv", "yaml"],
+)
+def test_documents_are_printed_in_other_formats(
+    run: Run, topic: str, format_: str, expected: str
+) -> None:
+    code, out, err = run("offsets", topic, "-o", format_)
+
+    assert (code, out, err) == (ExitCode.OK, expected, "")
+    json_again = as_json(run("offsets", topic, "--json"))
+    assert [row["partition"] for row in json_again] == [0, 1]
+    code, _, err = run("offsets", topic, "-o", "xml")
+    assert (code, "must be json, yaml, csv" in err) == (ExitCode.USAGE, True)
+
+
+def test_headers_may_be_an_object(run: Run, topic: str) -> None:
+    record = {"value": "x", "headers": {"trace": "1", "empty": None}}
+
+    assert run("produce", topic, "--input", "json", stdin=json.dumps(record) + "\n")[0] == 0
+
+    (line,) = run("consume", topic, "--json")[1].splitlines()
+    assert json.loads(line)["headers"] == [["trace", "1"], ["empty", None]]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import signal
-import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from millstream.cli.faults import ExitCode
 from millstream.cli.main import main
+from millstream.cli.perf_run import Interrupt, first_interrupt
 from millstream.errors import TopicAuthorizationFailed
 from millstream.protocol.api import ApiKey
 from millstream.testing import EmbeddedBroker
@@ -146,15 +147,23 @@ def test_following_waits_for_what_is_to_come(run: Run, broker: EmbeddedBroker) -
 
 @pytest.mark.parametrize("command", [("produce", "--throughput", "1000"), ("consume", "--follow")])
 def test_an_interrupt_ends_with_the_summary(
-    run: Run, broker: EmbeddedBroker, command: tuple[str, ...]
+    run: Run,
+    broker: EmbeddedBroker,
+    command: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     broker.create_topic("load")
     name, *options = command
-    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
 
-    timer.start()
+    @contextmanager
+    def interrupted_once_begun() -> Iterator[Interrupt]:
+        with first_interrupt() as interrupt:
+            os.kill(os.getpid(), signal.SIGINT)
+            yield interrupt
+
+    monkeypatch.setattr("millstream.cli.perf_run.first_interrupt", interrupted_once_begun)
+
     code, out, _ = run(name, "load", *options, "-d", "60", "--json")
-    timer.join()
 
     assert code == ExitCode.INTERRUPTED
     assert json.loads(out)["interrupted"] is True

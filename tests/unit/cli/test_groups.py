@@ -47,6 +47,21 @@ def test_no_groups_are_a_sentence_for_people_and_a_list_for_programs(groups: Run
     assert groups("list")[1] == "there are no groups\n"
     assert as_json(groups("list", "--json")) == []
     assert as_json(groups("describe", "--all", "--json")) == []
+    assert groups("describe", "--all")[:2] == (0, "there are no groups of consumers\n")
+
+
+def test_groups_of_sparks_sink_are_shown_if_they_are_asked_for(
+    groups: Run, cluster: FakeGroups
+) -> None:
+    marker = "sink.0f8fad5b-d9cb-469f-a165-70867728950e.3"
+    cluster.groups |= {"readers": FakeGroup(), marker: FakeGroup()}
+
+    assert [each["group"] for each in as_json(groups("list", "--json"))] == ["readers"]
+    assert [each["group"] for each in as_json(groups("describe", "--all", "--json"))] == ["readers"]
+    listed = as_json(groups("list", "--internal", "--json"))
+    assert {each["group"] for each in listed} == {"readers", marker}
+    cluster.groups[marker].state = "Stable"
+    assert len(as_json(groups("list", "--json"))) == 2
 
 
 @pytest.mark.parametrize(

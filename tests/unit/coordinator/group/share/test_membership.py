@@ -327,7 +327,7 @@ def test_a_description_says_who_reads_what() -> None:
     assert member.subscribed_topic_names == ["orders"]
     (topic,) = member.assignment.topic_partitions
     assert (topic.topic_name, topic.partitions) == ("orders", [0, 1, 2])
-    assert (missing.error_code, missing.group_state) == (GroupIdNotFound.code, "Dead")
+    assert (missing.error_code, missing.group_state) == (GroupIdNotFound.code, "")
 
 
 # Settings.
