@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource
 
-from millstream.spark.exactly_once import ExactlyOnceTask
 from millstream.spark.sessions import session
-from millstream.spark.stream_writer import MillstreamStreamWriter
+from millstream.spark.sink.exactly_once import ExactlyOnceTask
+from millstream.spark.sink.stream_writer import MillstreamStreamWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from millstream import Producer, TopicPartition
-from millstream.spark.batch_reader import FilteringBatchReader
-from millstream.spark.columns import source_schema
-from millstream.spark.stream_reader import TopicStreamReader
+from millstream.spark.source.batch_reader import FilteringBatchReader
+from millstream.spark.source.columns import source_schema
+from millstream.spark.source.stream_reader import TopicStreamReader
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

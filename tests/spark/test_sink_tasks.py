@@ -18,10 +18,10 @@ from millstream.errors import (
 )
 from millstream.records.fingerprint import Fingerprint
 from millstream.spark import worker_clients
-from millstream.spark.exactly_once import ExactlyOnceTask
-from millstream.spark.markers import TaskIdentity, TaskReport
-from millstream.spark.routing import Routing
-from millstream.spark.sink_options import SinkOptions
+from millstream.spark.sink.exactly_once import ExactlyOnceTask
+from millstream.spark.sink.markers import TaskIdentity, TaskReport
+from millstream.spark.sink.routing import Routing
+from millstream.spark.sink.sink_options import SinkOptions
 from tests.spark.test_sink_batch import committed_values
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.types import StringType, StructField, StructType
 
-from millstream.spark import stream_writer, writer
+from millstream.spark.sink import stream_writer, writer
 
 pytestmark = pytest.mark.integration
 

@@ -11,15 +11,15 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, Read
 
 from millstream import Admin
 from millstream.errors import RecordsLost
-from millstream.spark.lookup import TopicOffsets
-from millstream.spark.options import SourceOptions
+from millstream.spark.source.lookup import TopicOffsets
+from millstream.spark.source.options import SourceOptions
 from millstream.spark.worker_clients import close_all
 from tests.spark.source_world import SourceWorld, partition_of, read_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from millstream.spark.stream_reader import TopicStreamReader
+    from millstream.spark.source.stream_reader import TopicStreamReader
     from millstream.testing.embedded import EmbeddedBroker
     from millstream.testing.pytest_plugin import TopicFactory
 
@@ -110,7 +110,7 @@ def test_a_batch_waits_until_there_is_enough_for_it(
 def test_a_partition_and_a_topic_that_are_new_are_read_from_their_beginning(
     world: SourceWorld, query: Any, millstream_topic: TopicFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("millstream.spark.stream_offsets.DISCOVERY_MS", 0)
+    monkeypatch.setattr("millstream.spark.source.stream_offsets.DISCOVERY_MS", 0)
     topic = millstream_topic("growing")
     growing = query(subscribePattern=f"{topic}.*")
     assert growing.micro_batch() == []

@@ -1,6 +1,6 @@
 """The roles a replica plays, each with what it must remember while it plays it.
 
-`quorum_state` says which role may follow which; `elections`, `following` and `resigning` act on
+`quorum_state` says which role may follow which; `elections`, `leading` and `following` act on
 them. A leader remembers more than the others and has its own module, `leader_state`. A state
 compares deadlines with the time it is told and never reads a clock.
 """

@@ -69,13 +69,13 @@ class MillstreamDataSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns, unless the user asks for fewer with `schema(...)`."""
-        from millstream.spark.columns import source_schema
+        from millstream.spark.source.columns import source_schema
 
         return source_schema(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """For `spark.read`."""
-        from millstream.spark.batch_reader import FilteringBatchReader, TopicBatchReader
+        from millstream.spark.source.batch_reader import FilteringBatchReader, TopicBatchReader
 
         # Spark refuses a reader that can filter while its setting for that is off, which it is by
         # default. Only the worker that hands filters over, and never one without the setting,
@@ -87,20 +87,20 @@ class MillstreamDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """For `spark.readStream`."""
-        from millstream.spark.stream_reader import TopicStreamReader
+        from millstream.spark.source.stream_reader import TopicStreamReader
 
         return TopicStreamReader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """For `df.write`."""
-        from millstream.spark.writer import MillstreamWriter
+        from millstream.spark.sink.writer import MillstreamWriter
 
         freeze_once()
         return MillstreamWriter(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """For `df.writeStream`."""
-        from millstream.spark.stream_writer import MillstreamStreamWriter
+        from millstream.spark.sink.stream_writer import MillstreamStreamWriter
 
         # Two workers of every micro-batch come by here: one plans the writing, one ends it.
         freeze_once()

@@ -17,14 +17,14 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from millstream.client.admin.admin import Admin
 from millstream.errors import InvalidArgument, MillstreamError
-from millstream.spark.offsets import AtOffsets, parse_bound
+from millstream.spark.source.offsets import AtOffsets, parse_bound
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Unpack
 
     from millstream.client.admin.config import AdminSettings
-    from millstream.spark.offsets import Offsets
+    from millstream.spark.source.offsets import Offsets
 
 _logger = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from millstream.config import keys_of
 from millstream.spark.decoding.options import DecodingOptions
-from millstream.spark.options import SourceOptions
-from millstream.spark.sink_options import SinkOptions
+from millstream.spark.sink.sink_options import SinkOptions
+from millstream.spark.source.options import SourceOptions
 
 if TYPE_CHECKING:
     from millstream.config import Key

@@ -19,8 +19,8 @@ PRELOADED = (
     "pyspark.worker",
     "pyspark.sql.pandas.serializers",
     "millstream.spark.datasource",
-    "millstream.spark.partition_reader",
-    "millstream.spark.writer",
+    "millstream.spark.source.partition_reader",
+    "millstream.spark.sink.writer",
 )
 """What workers of our source and sink use. Nothing of it starts a thread when imported."""
 

@@ -11,11 +11,11 @@ import pytest
 from pyspark.sql.types import BinaryType, StringType, StructType
 
 from millstream.errors import InvalidArgument
-from millstream.spark.batch_reader import FilteringBatchReader, TopicBatchReader
 from millstream.spark.datasource import MillstreamDataSource
-from millstream.spark.stream_reader import TopicStreamReader
-from millstream.spark.stream_writer import MillstreamStreamWriter
-from millstream.spark.writer import MillstreamWriter
+from millstream.spark.sink.stream_writer import MillstreamStreamWriter
+from millstream.spark.sink.writer import MillstreamWriter
+from millstream.spark.source.batch_reader import FilteringBatchReader, TopicBatchReader
+from millstream.spark.source.stream_reader import TopicStreamReader
 
 OPTIONS = {"kafka.bootstrap.servers": "nowhere:1", "subscribe": "orders"}
 PUSHDOWN = "pyspark.sql.worker.data_source_pushdown_filters"

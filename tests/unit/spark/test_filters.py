@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from millstream.spark.filters import Interval, RowFilter, push
-from millstream.spark.planning import OffsetRange
+from millstream.spark.source.filters import Interval, RowFilter, push
+from millstream.spark.source.planning import OffsetRange
 
 
 @dataclass

@@ -15,7 +15,7 @@ from millstream.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from millstream.spark.marker_reading import _code_in, _partitions, _request
+from millstream.spark.sink.marker_reading import _code_in, _partitions, _request
 
 UNSTABLE = UnstableOffsetCommit.code
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from millstream.client.groups import OffsetAndMetadata
 from millstream.errors import SinkRefused
 from millstream.records.fingerprint import Fingerprint
-from millstream.spark.markers import (
+from millstream.spark.sink.markers import (
     Decision,
     Marker,
     TaskIdentity,

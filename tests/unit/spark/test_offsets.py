@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from millstream.errors import InvalidArgument
-from millstream.spark.offsets import (
+from millstream.spark.source.offsets import (
     AtOffsets,
     AtTimes,
     Edge,

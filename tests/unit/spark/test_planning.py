@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis.strategies import dictionaries, integers, lists
 
-from millstream.spark.planning import (
+from millstream.spark.source.planning import (
     OffsetRange,
     count_offsets,
     limit_ends,

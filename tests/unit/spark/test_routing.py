@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from millstream.errors import InvalidArgument
-from millstream.spark.routing import Routing
+from millstream.spark.sink.routing import Routing
 
 pa: Any = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 

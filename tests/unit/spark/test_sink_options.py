@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from millstream.errors import InvalidArgument
-from millstream.spark.sink_options import SinkOptions
+from millstream.spark.sink.sink_options import SinkOptions
 
 BROKER = {"kafka.bootstrap.servers": "localhost:9092"}
 

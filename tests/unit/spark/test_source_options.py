@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from millstream.errors import InvalidArgument
-from millstream.spark.offsets import AtOffsets, AtTime, AtTimes, Edge
 from millstream.spark.option_reading import is_true, parse_duration_ms
-from millstream.spark.options import Partitions, SourceOptions, TopicPattern, Topics
+from millstream.spark.source.offsets import AtOffsets, AtTime, AtTimes, Edge
+from millstream.spark.source.options import Partitions, SourceOptions, TopicPattern, Topics
 from millstream.types import TopicPartition
 
 BASE = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders"}

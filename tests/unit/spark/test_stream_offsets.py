@@ -8,15 +8,15 @@ import pytest
 
 from millstream.clock import ManualClock
 from millstream.errors import RecordsLost, UnknownTopicOrPartition
-from millstream.spark.options import SourceOptions
-from millstream.spark.planning import OffsetRange
-from millstream.spark.stream_offsets import DISCOVERY_MS, StreamOffsets
+from millstream.spark.source.options import SourceOptions
+from millstream.spark.source.planning import OffsetRange
+from millstream.spark.source.stream_offsets import DISCOVERY_MS, StreamOffsets
 from millstream.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from millstream.spark.offsets import Offsets
+    from millstream.spark.source.offsets import Offsets
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 

@@ -181,7 +181,7 @@ class TopicSink(WriterSink):
 
     def faults(self) -> Iterable[str]:
         """What the format says about the options."""
-        from millstream.spark.sink_options import SinkOptions
+        from millstream.spark.sink.sink_options import SinkOptions
 
         yield from WriterSink.faults(self)
         try:
@@ -293,7 +293,7 @@ def _with_cluster(each: Any, context: Context, client: type) -> Any:
 
 def _parse_source(options: Mapping[str, str], is_stream: bool) -> None:
     from millstream.spark.decoding.options import OPTION_NAMES, DecodingOptions
-    from millstream.spark.options import SourceOptions
+    from millstream.spark.source.options import SourceOptions
 
     parsed = SourceOptions.parse(options, is_stream=is_stream, decoding_names=OPTION_NAMES)
     DecodingOptions.parse(parsed.decoding)

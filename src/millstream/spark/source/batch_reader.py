@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from millstream.spark.columns import wanted_columns
-from millstream.spark.data_loss import check_starts
 from millstream.spark.decoding import OPTION_NAMES
-from millstream.spark.filters import RowFilter, push
-from millstream.spark.lookup import TopicOffsets
-from millstream.spark.options import SourceOptions
-from millstream.spark.partition_reader import ReadPlan, read_range
-from millstream.spark.planning import ranges_between, split_ranges
+from millstream.spark.source.columns import wanted_columns
+from millstream.spark.source.data_loss import check_starts
+from millstream.spark.source.filters import RowFilter, push
+from millstream.spark.source.lookup import TopicOffsets
+from millstream.spark.source.options import SourceOptions
+from millstream.spark.source.partition_reader import ReadPlan, read_range
+from millstream.spark.source.planning import ranges_between, split_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter
     from pyspark.sql.types import StructType
 
-    from millstream.spark.columns import Columns
-    from millstream.spark.offsets import Offsets
+    from millstream.spark.source.columns import Columns
+    from millstream.spark.source.offsets import Offsets
 
 
 class TopicBatchReader(DataSourceReader):

@@ -10,7 +10,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from millstream.errors import RecordsLost
-from millstream.spark.offsets import listed
+from millstream.spark.source.offsets import listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -15,7 +15,7 @@ from millstream.types import INT64_MAX
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from millstream.spark.planning import OffsetRange
+    from millstream.spark.source.planning import OffsetRange
 
 _MIN: Final = -INT64_MAX - 1
 _NEVER_NULL: Final = frozenset({"topic", "partition", "offset", "timestamp", "timestampType"})

@@ -10,16 +10,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 
 from millstream.errors import UnknownTopicOrPartition
-from millstream.spark.data_loss import check_starts, report_loss, truncated, vanished
-from millstream.spark.planning import count_offsets, limit_ends, ranges_between
+from millstream.spark.source.data_loss import check_starts, report_loss, truncated, vanished
+from millstream.spark.source.planning import count_offsets, limit_ends, ranges_between
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
     from millstream.clock import Clock
-    from millstream.spark.offsets import Offsets
-    from millstream.spark.options import SourceOptions
-    from millstream.spark.planning import OffsetRange
+    from millstream.spark.source.offsets import Offsets
+    from millstream.spark.source.options import SourceOptions
+    from millstream.spark.source.planning import OffsetRange
     from millstream.types import TopicPartition
 
 DISCOVERY_MS: Final = 1_000

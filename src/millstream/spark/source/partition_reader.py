@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from millstream.client.consumer.read_topic import TopicReader
 from millstream.errors import LogTruncation, OffsetOutOfRangeWithoutReset, OperationTimeout
-from millstream.spark.arrow_rows import ArrowRows
-from millstream.spark.data_loss import deleted, report_loss, truncated
+from millstream.spark.source.arrow_rows import ArrowRows
+from millstream.spark.source.data_loss import deleted, report_loss, truncated
 from millstream.spark.worker_clients import borrowed
 from millstream.spark.worker_garbage import freeze_once
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from millstream.client.consumer.read_topic import RangeRead
-    from millstream.spark.columns import Columns
-    from millstream.spark.filters import RowFilter
-    from millstream.spark.planning import OffsetRange
+    from millstream.spark.source.columns import Columns
+    from millstream.spark.source.filters import RowFilter
+    from millstream.spark.source.planning import OffsetRange
 
 CHUNK_BYTES: Final = 1 << 20
 """How much of keys, values and headers one record batch has, about."""

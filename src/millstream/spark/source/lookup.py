@@ -18,8 +18,8 @@ from millstream.errors import (
     MillstreamError,
     UnknownTopicOrPartition,
 )
-from millstream.spark.data_loss import deleted, report_loss, truncated
-from millstream.spark.offsets import (
+from millstream.spark.source.data_loss import deleted, report_loss, truncated
+from millstream.spark.source.offsets import (
     EARLIEST_OFFSET,
     LATEST_OFFSET,
     AtOffsets,
@@ -27,15 +27,15 @@ from millstream.spark.offsets import (
     Edge,
     listed,
 )
-from millstream.spark.options import Partitions, TopicPattern
+from millstream.spark.source.options import Partitions, TopicPattern
 from millstream.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
     from typing import Self
 
-    from millstream.spark.offsets import Bound, Offsets
-    from millstream.spark.options import SourceOptions
+    from millstream.spark.source.offsets import Bound, Offsets
+    from millstream.spark.source.options import SourceOptions
 
 _WATCHING: Final = {
     "auto.offset.reset": "none",

@@ -17,16 +17,16 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from millstream.clock import SystemClock
-from millstream.spark.batch_reader import plan_of
-from millstream.spark.columns import wanted_columns
 from millstream.spark.decoding import OPTION_NAMES
-from millstream.spark.filters import RowFilter
-from millstream.spark.lookup import TopicOffsets
-from millstream.spark.offsets import from_json, to_json
-from millstream.spark.options import SourceOptions
-from millstream.spark.partition_reader import read_range
-from millstream.spark.planning import split_ranges
-from millstream.spark.stream_offsets import StreamOffsets
+from millstream.spark.source.batch_reader import plan_of
+from millstream.spark.source.columns import wanted_columns
+from millstream.spark.source.filters import RowFilter
+from millstream.spark.source.lookup import TopicOffsets
+from millstream.spark.source.offsets import from_json, to_json
+from millstream.spark.source.options import SourceOptions
+from millstream.spark.source.partition_reader import read_range
+from millstream.spark.source.planning import split_ranges
+from millstream.spark.source.stream_offsets import StreamOffsets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import ReadLimit
     from pyspark.sql.types import StructType
 
-    from millstream.spark.offsets import JsonOffsets
+    from millstream.spark.source.offsets import JsonOffsets
 
 NOT_OF_EXECUTORS: Final = "_offsets"
 

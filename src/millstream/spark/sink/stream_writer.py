@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamArrowWriter
 
-from millstream.spark.routing import Routing, types_of
-from millstream.spark.sink_options import SinkOptions
-from millstream.spark.writer import TaskWriter
+from millstream.spark.sink.routing import Routing, types_of
+from millstream.spark.sink.sink_options import SinkOptions
+from millstream.spark.sink.writer import TaskWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from millstream.spark.writer import SinkMessage
+    from millstream.spark.sink.writer import SinkMessage
 
 
 class MillstreamStreamWriter(DataSourceStreamArrowWriter):

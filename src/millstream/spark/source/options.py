@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from millstream.client.consumer.config import ConsumerConfig
 from millstream.config import ConfigType, any_value, at_least, key, one_of
 from millstream.errors import InvalidArgument
-from millstream.spark.offsets import (
+from millstream.spark.option_reading import ReadOptions, parse_duration_ms, read_options
+from millstream.spark.source.offsets import (
     EARLIEST_OFFSET,
     LATEST_OFFSET,
     AtOffsets,
@@ -25,7 +26,6 @@ from millstream.spark.offsets import (
     parse_partitions,
     parse_times,
 )
-from millstream.spark.option_reading import ReadOptions, parse_duration_ms, read_options
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from millstream.records.kernel import ArrowRecordsBuilder
 
 if TYPE_CHECKING:
-    from millstream.spark.columns import Columns
-    from millstream.spark.filters import RowFilter
+    from millstream.spark.source.columns import Columns
+    from millstream.spark.source.filters import RowFilter
     from millstream.types import ReadableBuffer
 
 _OF_KERNEL = ("key", "value", "headers", "timestamp", "offset", "partition")

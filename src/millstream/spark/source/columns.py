@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructField
 
     from millstream.spark.decoding import Decoder
-    from millstream.spark.options import SourceOptions
+    from millstream.spark.source.options import SourceOptions
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from millstream.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from millstream.spark.offsets import Offsets
+    from millstream.spark.source.offsets import Offsets
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -25,8 +25,8 @@ from millstream.errors import (
     TransactionAbortable,
 )
 from millstream.records.fingerprint import Fingerprint, fingerprint_of
-from millstream.spark.marker_reading import read_stable_offsets
-from millstream.spark.markers import (
+from millstream.spark.sink.marker_reading import read_stable_offsets
+from millstream.spark.sink.markers import (
     Decision,
     Marker,
     TaskIdentity,
@@ -40,8 +40,8 @@ from millstream.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from millstream.spark.routing import Routing
-    from millstream.spark.sink_options import SinkOptions
+    from millstream.spark.sink.routing import Routing
+    from millstream.spark.sink.sink_options import SinkOptions
 
 ABORT_SECONDS_MAX: Final = 5.0
 """How long a task that has failed tries to abort, so that readers need not wait for a timeout."""

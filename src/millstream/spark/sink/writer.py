@@ -20,10 +20,10 @@ from millstream.client.config import shared_settings
 from millstream.client.producer.producer import Producer
 from millstream.errors import InvalidArgument
 from millstream.records.fingerprint import Fingerprint
-from millstream.spark.exactly_once import ExactlyOnceTask
-from millstream.spark.markers import Marker, TaskIdentity, TaskReport, audit, latest_marker
-from millstream.spark.routing import Routing, types_of
-from millstream.spark.sink_options import SinkOptions
+from millstream.spark.sink.exactly_once import ExactlyOnceTask
+from millstream.spark.sink.markers import Marker, TaskIdentity, TaskReport, audit, latest_marker
+from millstream.spark.sink.routing import Routing, types_of
+from millstream.spark.sink.sink_options import SinkOptions
 from millstream.spark.worker_clients import borrowed
 from millstream.spark.worker_garbage import freeze_once
 
