@@ -39,15 +39,18 @@ def test_executors_import_millstream_and_the_settings_hold(spark: SparkSession) 
 @pytest.fixture
 def direct_spark(spark: SparkSession) -> Iterator[SparkSession]:
     """The session with permissions set directly, for one test."""
-    setting: dict[str, Any] = {local_files.SETTING: True}
-    yield session(**setting)
+    # It is the session of all tests, which goes on with the settings that it is asked for again.
+    partitions = spark.conf.get("spark.sql.shuffle.partitions")
+    settings: dict[str, Any] = {
+        local_files.SETTING: True,
+        "spark.sql.shuffle.partitions": partitions,
+    }
+    yield session(master="local[2]", **settings)
     spark.conf.unset(local_files.SETTING)
     _local_file_system(spark).close()  # The JVM makes another, Hadoop's own, for the next user.
 
 
 def test_local_files_are_left_to_hadoop_unless_asked_otherwise(spark: SparkSession) -> None:
-    session()
-
     assert _local_file_system(spark).getRaw().getClass().getName().startswith("org.apache.hadoop.")
 
 
