@@ -1,6 +1,6 @@
 """Where the operating system's errors become ours, with the path and the cause.
 
-`UnifiedLog` and `LogLoader` wrap what they do to files in it; the manager asks it whether a disk is
+`UnifiedLog` and `loader` wrap what they do to files in it; the manager asks it whether a disk is
 merely full, which is no reason to take it offline; others ask it whether to try again later.
 """
 

@@ -1,6 +1,6 @@
 """What a crash leaves in a log's directory besides the log, and what becomes of it.
 
-`LogLoader` calls it first, before it opens a segment. Each kind of leftover has one outcome, and
+`loader` calls it first, before it opens a segment. Each kind of leftover has one outcome, and
 doing it twice, or being interrupted in the middle, changes nothing about the end:
 
 - `.tmp`, `.deleted` and `.cleaned` files go: nobody refers to them.

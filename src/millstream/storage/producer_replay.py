@@ -1,6 +1,6 @@
 """Rebuilds what a log knows about its producers from the log itself.
 
-`LogLoader` does it at the start and `UnifiedLog` after a truncation: back to the newest snapshot,
+`loader` does it at the start and `UnifiedLog` after a truncation: back to the newest snapshot,
 then every batch after it. It reads segments and changes only the producer state, except that
 `replay_batch` writes aborted transactions to the index of a segment under recovery.
 """

@@ -1,6 +1,6 @@
 """The segments of one log, in order, found by offset without looking at all of them.
 
-`UnifiedLog` and `LogLoader` hold one. It only keeps the list: it opens, writes and deletes nothing.
+`UnifiedLog` and `loader` hold one. It only keeps the list: it opens, writes and deletes nothing.
 """
 
 from __future__ import annotations

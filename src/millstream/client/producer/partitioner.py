@@ -1,6 +1,6 @@
 """Which partition a record goes to, when its sender does not say.
 
-The built-in choice (a key's murmur2 hash as Java's, else the sticky partition of `StickyChoice`) is
+The built-in choice (a key's murmur2 hash as Java's, else the sticky partition) is
 made by the accumulator for each record. Other partitioners are objects or functions of the user, or
 `RoundRobin`; the producer asks them before it appends. Nothing here knows brokers or time.
 """

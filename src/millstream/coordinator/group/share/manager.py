@@ -2,7 +2,7 @@
 
 `ShareGroupCoordinator` asks for decisions; the shard hands in records and time. A member gets the
 target assignment at once: partitions are shared, so nobody has to let go first. A topic is
-assigned when its share partitions have begun, which somebody else sees to: see `StateWork`.
+assigned when its share partitions have begun, which `ShareGroupCoordinator` sees to.
 """
 
 from __future__ import annotations
