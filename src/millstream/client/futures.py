@@ -43,7 +43,7 @@ class Waiter(Generic[T]):
         self._complete(None, error)
 
     def abandon(self) -> None:
-        """Nobody waits any more: who would complete it may forget it."""
+        """Nobody waits any more: the code that would complete it may forget it."""
         self._complete(None, OperationTimeout(f"{self.what}: nobody waits for it any more"))
 
     def done(self) -> bool:
@@ -70,7 +70,7 @@ class Waiter(Generic[T]):
 
     def __await__(self) -> Generator[object, None, T]:
         if not self._is_done:
-            import asyncio  # Whoever awaits has it; whoever blocks need not pay for it.
+            import asyncio  # A caller that awaits has it; one that blocks need not pay for it.
 
             loop = asyncio.get_running_loop()
             arrived: asyncio.Future[None] = loop.create_future()

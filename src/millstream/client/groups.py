@@ -22,7 +22,7 @@ class OffsetAndMetadata:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupMetadata:
-    """Who commits: so a transaction of a member that was replaced meanwhile is refused."""
+    """The member that commits: a transaction of a member that was replaced is refused."""
 
     group_id: str
     generation_id: int = -1

@@ -3,7 +3,7 @@
 `Metadata` is a state machine over `NetworkClient`: it asks for the topics that the client follows
 when they are new, when something turned out to be stale, and when the answer has grown old; it
 finds its way back to the bootstrap addresses when no broker is left (KIP-899). `MetadataSnapshot`
-is immutable: who holds one may keep it. Names are those of the wire.
+is immutable: a holder may keep it. Names are those of the wire.
 """
 
 from __future__ import annotations
@@ -307,7 +307,7 @@ class Metadata:
         self._is_update_requested = self._is_update_requested or is_unsettled
         self._not_before_ms = now_ms + max(
             self._backoff.after(self._unsettled, self._random),
-            # Whoever asks again and again for the same staleness must not flood the brokers.
+            # A caller that asks again and again for the same staleness must not flood the brokers.
             self._config.retry_backoff_ms if not missing else 0,
         )
 

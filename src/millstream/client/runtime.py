@@ -149,7 +149,7 @@ class ClientRuntime:
         if due_ms is not None:
             wait_ms = max(0, due_ms - now_ms)
             timeout_ms = wait_ms if timeout_ms is None else min(timeout_ms, wait_ms)
-        # Whoever came while the others were polled has not been asked yet when it is due.
+        # An actor that came while the others were polled has not been asked yet when it is due.
         is_urgent = self._has_newcomer or bool(self._posted)
         events = self._selector.poll(0 if is_urgent else timeout_ms)
         self._is_quiet = False

@@ -1,4 +1,4 @@
-"""Who can answer a request: the addressees that `RequestRouter` finds."""
+"""The brokers that can answer a request, as `RequestRouter` finds them."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class Node(NamedTuple):
 
 
 class Leader(NamedTuple):
-    """Whoever leads a partition."""
+    """The leader of a partition."""
 
     topic: str
     partition: int
 
 
 class Coordinator(NamedTuple):
-    """Whoever coordinates a group, a transactional id or a share partition."""
+    """The coordinator of a group, a transactional id or a share partition."""
 
     kind: CoordinatorKind
     key: str

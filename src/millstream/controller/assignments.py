@@ -1,4 +1,4 @@
-"""From a request's wishes to the replicas of each new partition, placed by hand or by us."""
+"""The replicas of each new partition: as a request names them, or placed by us."""
 
 from __future__ import annotations
 

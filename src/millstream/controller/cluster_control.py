@@ -250,7 +250,8 @@ class ClusterControl:
             if request.want_shut_down:
                 return BrokerState.SHUTDOWN_NOW
             is_caught_up = request.current_metadata_offset >= broker.epoch
-            # Who began to shut down comes back by registering anew, not by changing its mind.
+            # A broker that began to shut down comes back by registering anew, not by changing its
+            # mind.
             can_join = is_caught_up and not request.want_fence and not broker.in_controlled_shutdown
             return BrokerState.UNFENCED if can_join else BrokerState.FENCED
         if request.want_fence:

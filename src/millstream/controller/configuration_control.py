@@ -230,7 +230,7 @@ class ConfigurationControl:
             )
 
     def _clear_elr(self, resource: ConfigResource) -> list[Message]:
-        """Who was eligible was so by the old minimum."""
+        """Replicas that were eligible were so by the old minimum."""
         if not self._state.image.features.has_eligible_leader_replicas:
             return []
         if resource.type == ResourceType.TOPIC:

@@ -1,4 +1,4 @@
-"""How one partition changes: `PartitionChangeBuilder` turns wishes into one record.
+"""How one partition changes: `PartitionChangeBuilder` turns what is asked for into one record.
 
 Every change of an existing partition goes through here, whatever causes it: a broker that comes or
 goes, the leader's AlterPartition, an election, a reassignment, a failed directory. Rules 9 to 14

@@ -173,7 +173,7 @@ class QuorumController:
                 self._answer(waiting, error_response(waiting.request, NotController()))
 
     def on_stalled(self) -> None:
-        """The log cannot be written for now: whoever waits is told, and may find it done later."""
+        """The log cannot be written for now: callers hear of it, and may find it done later."""
         term = self._term
         while term is not None and term.deferred:
             self._refuse_for_now(term.deferred.popleft())

@@ -1,8 +1,8 @@
 """The bytes of a `.checkpoint` file: a snapshot of the metadata log, or the bootstrap records.
 
 Record batches: a control batch that opens it (and may say the quorum's version and voters), batches
-of metadata records, a control batch that closes it. Whoever snapshots or formats calls here; files
-are written and read by others.
+of metadata records, a control batch that closes it. Code that snapshots or formats calls here;
+files are written and read by others.
 """
 
 from __future__ import annotations

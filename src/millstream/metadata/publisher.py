@@ -1,4 +1,4 @@
-"""Who is told when the metadata changes: the protocol of publishers, and what they are told."""
+"""Publishers: what is told when the metadata changes, and how."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The replica as a whole: events and the time in, decisions out.
 
 `RaftDriver` steps it, and so does the simulator. It routes what happens to the modules that hold
-the rules, then lets whoever has the role do what is due. It never waits and never asks anybody.
+the rules, then lets the current role do what is due. It never waits and never asks anybody.
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ class RaftCore:
             return Unattached(last_epoch, deadline_ms)
         local = replica.local
         if stored.leader_id == local.id:
-            # Whoever led an epoch must not vote in it again, nor write to it: what it wrote
+            # A replica that led an epoch must not vote in it again, nor write to it: what it wrote
             # before may be lost here and live elsewhere under the same offset and epoch.
             others = {voter.id for voter in replica.other_voters}
             if replica.voters.is_only_voter(local.key):

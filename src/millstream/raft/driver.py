@@ -2,7 +2,7 @@
 
 `node` makes one per process and calls it from one thread, usually the event loop: when a request,
 an answer or the alarm comes, or the controller has records. It never waits; what takes time (a
-flush on a worker thread, the network) is reported back by whoever does it.
+flush on a worker thread, the network) is reported back when it is done.
 
 A log that has no room stalls the replica: the decision that could not be performed stays first in
 the queue and is tried again every now and then. Until it works the core is not stepped, so that it

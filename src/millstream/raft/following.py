@@ -77,7 +77,7 @@ class Following:
         )
 
     def _discover(self) -> None:
-        """Fetch from anybody: whoever does not lead says who does."""
+        """Fetch from anybody: a replica that does not lead says who does."""
         replica = self._replica
         if not self._may_fetch():
             return

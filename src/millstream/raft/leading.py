@@ -108,7 +108,7 @@ class Leading:
         )
 
     def retire(self, leader: Leader) -> None:
-        """The role has changed: whoever waits for the old one learns that."""
+        """The role has changed: callers that wait for the old one learn that."""
         for fetch in leader.fetches:
             self._answer_fetch(fetch)
 

@@ -306,7 +306,7 @@ class Membership:
         return False
 
     def retire(self, leader: Leader) -> None:
-        """The role has changed: whoever waits for a change of the voters learns that."""
+        """The role has changed: callers that wait for a change of the voters learn that."""
         if leader.change is not None:
             self._finish(leader, NotLeaderOrFollower())
 

@@ -57,7 +57,7 @@ class ReplicatedLog(Protocol):
     def read(self, offset: int, bytes_max: int) -> ReadableBuffer:
         """Whole batches from the one that holds `offset` on; one at least, if there is one.
 
-        Uncommitted and unflushed records are read too: who asks is a replica.
+        Uncommitted and unflushed records are read too: the asker is a replica.
         """
         ...
 
@@ -158,7 +158,7 @@ class RaftListener(Protocol):
         ...
 
     def stalled(self) -> None:
-        """Nothing is committed until the log can be written again: whoever waits may be told."""
+        """Nothing is committed until the log can be written again: callers may be told."""
         ...
 
     def shutdown_completed(self) -> None:

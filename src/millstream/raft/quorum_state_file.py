@@ -1,7 +1,7 @@
 """The text of the `quorum-state` file: Kafka's QuorumStateData as JSON.
 
 Version 0 belongs to kraft.version 0 and knows no directory ids; version 1 to all later ones.
-Whoever stores it (a `QuorumStateStore`) writes it aside, syncs and renames.
+A `QuorumStateStore` writes it aside, syncs and renames.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class BrokerDescription:
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
-    """Who is in the cluster."""
+    """The brokers of the cluster, and its controller."""
 
     cluster_id: str | None
     controller_id: int | None

@@ -125,7 +125,7 @@ class Operations:
         return sorted(self._runtime.metadata.snapshot.brokers)
 
     async def _wait_for_brokers(self, timeout: float | None, *, is_patient: bool) -> None:
-        """Wait until a broker has told of the others; who has no patience asks nobody twice."""
+        """Wait until a broker has told of the others; without patience no second one is asked."""
         if not self._runtime.metadata.snapshot.brokers:
             step: Step[None] = Step()
             _WaitForBrokers(self._runtime, step, self._until(timeout), is_patient).start()

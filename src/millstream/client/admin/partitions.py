@@ -67,7 +67,7 @@ END: Final = -1
 """As the offset of `delete_records`: everything up to the high watermark."""
 
 _TIMESTAMPS: Final[Mapping[str, tuple[int, int]]] = {
-    # The number that stands for the wish, and the version that first has it.
+    # The number that stands for the request, and the version that first has it.
     "latest": (-1, 0),
     "earliest": (-2, 0),
     "max_timestamp": (-3, 7),
@@ -298,7 +298,7 @@ class PartitionOperations(Operations):
 
 
 def require_version(what: str, needed: int, version: int) -> None:
-    """Refuse a wish that a broker is too old for, before it is sent."""
+    """Refuse what a broker is too old for, before it is sent."""
     if version < needed:
         raise UnsupportedVersion(
             f"{what}: this needs version {needed}, the broker speaks {version}; upgrade the broker"

@@ -1,7 +1,7 @@
 """Coroutines on the I/O thread: an operation of several steps reads like one.
 
-Not asyncio: `start` runs a coroutine until it waits for a `Step`; whoever completes the step, on
-the same thread, runs it on. Nothing here blocks.
+Not asyncio: `start` runs a coroutine until it waits for a `Step`; the code that completes the step,
+on the same thread, runs it on. Nothing here blocks.
 """
 
 from __future__ import annotations

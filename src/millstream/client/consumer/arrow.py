@@ -37,7 +37,7 @@ class ArrowBatch:
         return self._records.__arrow_c_schema__()
 
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
-        """The schema and the rows as capsules. A wish for other types is not met."""
+        """The schema and the rows as capsules. Other types are not offered."""
         return self._records.__arrow_c_array__(requested_schema)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:

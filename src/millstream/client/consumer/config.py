@@ -217,7 +217,7 @@ class ConsumerConfig(ClientConfig):
         "value.deserializer", None, "Bytes of values to values: a name, a function or an object."
     )
     interceptors: Sequence[Any] = object_setting(
-        "interceptor.classes", (), "Who sees records before the application; in order."
+        "interceptor.classes", (), "Objects that see records before the application; in order."
     )
 
     @property

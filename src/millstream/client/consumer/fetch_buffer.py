@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class FetchBuffer(Mailbox):
-    """The completed fetches of each partition, and events for whoever polls."""
+    """The completed fetches of each partition, and events for the caller that polls."""
 
     def __init__(self, byte_limit: int, on_room: Callable[[], None]) -> None:
         """`on_room` is called on the application's thread: a fetcher that held back may go on."""
@@ -321,7 +321,7 @@ class FetchBuffer(Mailbox):
         return True
 
     def announce(self) -> None:
-        """Something was put in: whoever waits for it may go on."""
+        """Something was put in: a caller that waits for it may go on."""
         self._notify()
 
     def learn_end(self, partition: TopicPartition, run: int, end_offset: int) -> None:

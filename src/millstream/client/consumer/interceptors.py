@@ -1,4 +1,4 @@
-"""Interceptors of a consumer: who sees records before the application, and commits after it.
+"""Interceptors of a consumer: they see records before the application, and commits after it.
 
 They are called in the order they were given, on the thread that polls. What one returns the next
 one gets. One that fails is logged and passed over: it never keeps records from the application.

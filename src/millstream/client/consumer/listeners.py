@@ -29,7 +29,7 @@ class RebalanceListener:
 
 
 def listener_method(listener: object, name: str) -> Any:
-    """A listener's method, if it has it; who knows nothing of losses hears of a revocation."""
+    """A listener's method, if it has it; one without `on_partitions_lost` hears of a revocation."""
     method = getattr(listener, name, None)
     if method is None and name == "on_partitions_lost":
         return getattr(listener, "on_partitions_revoked", None)

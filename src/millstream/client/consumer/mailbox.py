@@ -1,4 +1,4 @@
-"""How the I/O thread tells whoever polls, and how that one waits: the lock that both sides share.
+"""`Mailbox`: how the I/O thread tells the application something, and how the application waits.
 
 `FetchBuffer` is a mailbox with records in it. Blocking callers wait on the condition, event loops
 have a callback called. Nothing slow and nothing of the user's runs under the lock.
@@ -77,13 +77,13 @@ class Mailbox:
         return bool(self._events or self._errors or self._is_woken)
 
     def nudge(self) -> None:
-        """Have whoever waits look again. From any thread."""
+        """Have a caller that waits look again. From any thread."""
         with self._lock:
             self._is_nudged = True
         self._notify()
 
     def wake(self) -> None:
-        """End the wait of whoever polls, now or next time. From any thread."""
+        """End the wait of a poll, this one or the next. From any thread."""
         with self._lock:
             self._is_woken = True
         self._notify()
@@ -104,16 +104,16 @@ class Mailbox:
     # ---- the I/O thread's side ----
 
     def put_event(self, event: RebalanceEvent) -> None:
-        """Tell whoever polls that the assignment changes."""
+        """Tell the application that the assignment changes."""
         self._events.append(event)
         self._notify()
 
     def put_error(self, error: MillstreamError) -> None:
-        """Tell whoever polls that the group has failed."""
+        """Tell the application that the group has failed."""
         self._errors.append(error)
         self._notify()
 
     def end(self, error: MillstreamError) -> None:
-        """Nothing more will come: whoever would wait for it gets this error."""
+        """Nothing more will come: a caller that would wait for it gets this error."""
         self._end = error
         self._notify()

@@ -134,7 +134,7 @@ class OffsetLookup:
         )
 
     def _on_metadata(self, old: MetadataSnapshot, new: MetadataSnapshot, now_ms: int) -> None:
-        """Who waits for a leader looks whether there is one now."""
+        """Lookups that wait for a leader look whether there is one now."""
         for lookup in self._lookups:
             if lookup.awaits_leader:
                 lookup.not_before_ms = 0

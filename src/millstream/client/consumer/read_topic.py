@@ -195,7 +195,7 @@ class TopicReader(_Reader):
     ) -> RangeRead:
         """The records of a partition from an offset up to and without another, in chunks.
 
-        The rows go into a builder of the caller's, who takes them out after each `fill`.
+        The rows go into the caller's builder; the caller takes them out after each `fill`.
         """
         reading = RangeReading(
             self._session,

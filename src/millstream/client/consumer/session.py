@@ -600,7 +600,7 @@ class ConsumerSession:
     # ---- the end ----
 
     def wakeup(self) -> None:
-        """End the wait of whoever polls. From any thread."""
+        """End the wait of a poll. From any thread."""
         self.buffer.wake()
 
     def close(self, timeout_s: float, *, processed_only: bool) -> Steps[None]:

@@ -54,7 +54,7 @@ class TopicLookup:
 
 
 def _topic_error(answer: Message) -> int:
-    """What is worth another try; who asks for a topic that is not there should hear so at once."""
+    """Whether an error is worth another try; that a topic is not there is told at once."""
     assert isinstance(answer, MetadataResponse)
     code = answer.topics[0].error_code if answer.topics else 0
     return 0 if code == UnknownTopicOrPartition.code else code

@@ -1,4 +1,4 @@
-"""Who waits for acknowledgements to be answered, and who is told of them afterwards."""
+"""Calls that wait for acknowledgements to be answered, and callbacks that hear of them."""
 
 from __future__ import annotations
 

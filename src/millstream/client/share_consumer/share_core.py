@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 
-class _Wish(NamedTuple):
+class _WaitingPoll(NamedTuple):
     """The application waits for records."""
 
     until_ms: int | None
@@ -85,7 +85,7 @@ class ShareCore:
         self._sessions: dict[int, NodeSession] = {}
         self._failures: dict[int, int] = {}
         self._not_before_ms: dict[int, int] = {}
-        self._wish: _Wish | None = None
+        self._waiting_poll: _WaitingPoll | None = None
         self._closing: list[Callable[[int], None]] = []
         # Written by the application's thread: single values, no lock needed.
         self.is_in_poll = False
@@ -113,7 +113,7 @@ class ShareCore:
         """Acknowledge, release everything else, and leave the group."""
         self._topics = frozenset()
         self._has_deserted = False
-        self._wish = None
+        self._waiting_poll = None
         self._add(decided)
         self._view.unfollow()
         self._closing.append(lambda then_ms: self.member.leave(then_ms, on_done))
@@ -131,7 +131,7 @@ class ShareCore:
             self._has_deserted = False
             self.member.subscribe(self._topics)
         self._add(decided)
-        self._wish = _Wish(until_ms, max_records)
+        self._waiting_poll = _WaitingPoll(until_ms, max_records)
 
     def acknowledge(self, decided: Iterable[Decided]) -> None:
         """Acknowledge soon; nobody waits for it."""
@@ -139,7 +139,7 @@ class ShareCore:
 
     def want_no_more(self) -> None:
         """The application does not wait any more."""
-        self._wish = None
+        self._waiting_poll = None
 
     def commit(
         self, decided: Iterable[Decided], now_ms: int, deadline_ms: int, on_done: OnCommitted
@@ -199,10 +199,10 @@ class ShareCore:
         self._fetch(session, wanted, now_ms)
 
     def _is_fetching(self, now_ms: int) -> bool:
-        wish = self._wish
-        if wish is None or not self._buffer.is_empty:
+        poll = self._waiting_poll
+        if poll is None or not self._buffer.is_empty:
             return False
-        return wish.until_ms is None or now_ms < wish.until_ms
+        return poll.until_ms is None or now_ms < poll.until_ms
 
     def _is_any_asking(self) -> bool:
         return any(each.is_asking for each in self._sessions.values())
@@ -210,15 +210,15 @@ class ShareCore:
     def _fetch(
         self, session: NodeSession, wanted: frozenset[TopicIdPartition], now_ms: int
     ) -> None:
-        assert self._wish is not None
+        assert self._waiting_poll is not None
         wait_ms = self._config.fetch_max_wait_ms
-        if self._wish.until_ms is not None:
-            wait_ms = max(0, min(wait_ms, self._wish.until_ms - now_ms))
+        if self._waiting_poll.until_ms is not None:
+            wait_ms = max(0, min(wait_ms, self._waiting_poll.until_ms - now_ms))
         limits = FetchLimits(
             wait_ms,
             self._config.fetch_min_bytes,
             self._config.fetch_max_bytes,
-            self._wish.max_records,
+            self._waiting_poll.max_records,
             self._config.share_acquire_mode == RECORD_LIMIT,
         )
         self._send(session, session.fetch_request(wanted, limits), now_ms)
@@ -251,7 +251,7 @@ class ShareCore:
         if self._closing or isinstance(answer, ShareAcknowledgeResponse):
             return  # Records that come now go back to the group with the session.
         if self._answers.take_records(session, answer, now_ms):
-            self._wish = None
+            self._waiting_poll = None
 
     def _lose(self, session: NodeSession, error: MillstreamError, now_ms: int) -> None:
         """The broker has released whatever came in this session."""

@@ -31,7 +31,7 @@ def check_pipeline(
 ) -> Iterator[Fault]:
     """Everything that is wrong across the parts.
 
-    `unusable` are datasets with faults of their own: who refers to them is not to blame.
+    `unusable` are datasets with faults of their own: a dataset that refers to them is not to blame.
     """
     yield from _names(pipeline)
     yield from _references(pipeline, unusable)

@@ -98,7 +98,7 @@ def dead_letters(
 
 
 def _fulfilled(expectation: Expectation) -> Column:
-    """True or false: who cannot tell does not fulfil it."""
+    """True or false: a row for which it is null does not fulfil it."""
     from pyspark.sql import functions as F
 
     return F.coalesce(F.expr(f"({expectation.condition})"), F.lit(False))

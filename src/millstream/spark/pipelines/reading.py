@@ -56,7 +56,7 @@ class Reading:
     ) -> T | None:
         """A dataclass from a mapping; None if a key that must be given could not be read.
 
-        `extra` are keys that the caller reads himself, `readers` read keys in a way of their own.
+        `extra` are keys that the caller reads itself, `readers` read keys in a way of their own.
         """
         if not isinstance(tree, Entries):
             self.fault(tree.place, f"{what} must be a mapping of keys to values")

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from millstream.spark.pipelines.progress import BatchProgress
 
 _logger: Final = logging.getLogger(__name__)
-# There is nothing to wait for instead: Spark tells nobody of its progress in time, and the wish to
-# stop may be a file. An event that a signal sets may be locked by the very thread it interrupts.
+# There is nothing to wait for instead: Spark tells nobody of its progress in time, and the request
+# to stop may be a file. An event that a signal sets may be locked by the very thread it interrupts.
 _LOOK_S: Final = 0.1
 _STATUS_MS: Final = 1_000
 

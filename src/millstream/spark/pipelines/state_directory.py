@@ -57,7 +57,7 @@ class StateDirectory:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Be the one who runs it, or PipelineAlreadyRunning. An old wish to stop is over."""
+        """Take the right to run it, or PipelineAlreadyRunning. An old request to stop is over."""
         self.path.mkdir(parents=True, exist_ok=True)
         with (self.path / _LOCK).open("a", encoding="utf-8") as lock:
             if not _try_to_own(lock):
@@ -130,7 +130,7 @@ class StateDirectory:
 
 
 def _try_to_own(lock: IO[str]) -> bool:
-    """Who only looks has the lock too, for a moment."""
+    """A process that only looks has the lock too, for a moment."""
     for _ in range(_TRIES):
         if _try_lock(lock, fcntl.LOCK_EX):
             return True

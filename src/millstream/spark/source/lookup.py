@@ -223,7 +223,7 @@ class TopicOffsets:
             return bool(self._consumer.poll(timeout_s, max_records=1))
         except MillstreamError:
             self._watched = {}
-            return True  # Something has happened: whoever looks at the offsets will see what.
+            return True  # Something has happened: the next look at the offsets will show what.
 
     def _watch(self, ends: Offsets) -> None:
         """Stand at the ends; where the watch stands already it goes on, a fetch under way too."""

@@ -27,7 +27,7 @@ DISCOVERY_MS: Final = 1_000
 
 
 class Topics(Protocol):
-    """Who answers about topics: `TopicOffsets`, or a test."""
+    """What answers about topics: `TopicOffsets`, or a test's stand-in."""
 
     def partitions(self, *, is_any_missing_fine: bool = False) -> list[TopicPartition]:
         """All that are selected; those that are there, or an error if any is not."""

@@ -442,7 +442,7 @@ class ClassicMember:
 
 
 class Entrant(NamedTuple):
-    """Who joins, and what it says about itself."""
+    """A member that joins, and what it says about itself."""
 
     member_id: str
     subscription: Subscription

@@ -70,7 +70,7 @@ class State(Enum):
     ACTIVE = "active"
     """It is in the group, or on its way into it (then its epoch is 0)."""
     TIMED_OUT = "poll timed out"
-    """It left because the user did not poll; it comes back when he does."""
+    """It left because the user did not poll; it comes back with the next poll."""
     GONE = "gone"
 
 
@@ -151,7 +151,7 @@ class ConsumerMember:
         if self._is_asking or not (self._has_news or is_silent):
             return None
         if self._epoch == JOINING_EPOCH and self._handover.is_busy:
-            return None  # The user learns first that he lost what he had.
+            return None  # The application hears first that its partitions are lost.
         if now_ms < self._retry_ms:
             return self._retry_ms
         if not self._link.is_ready(now_ms):

@@ -18,7 +18,7 @@ class Revoked(NamedTuple):
 
     partitions: frozenset[TopicPartition]
     commits_first: bool
-    """Commit what the user has consumed of them before his listener runs."""
+    """Commit what the application has consumed of them before the listener runs."""
 
 
 class Assigned(NamedTuple):

@@ -148,7 +148,7 @@ class Membership:
     # Polls.
 
     def enter_poll(self, now_ms: int) -> bool:
-        """The user polls; True if `on_poll` is to be posted with what he has consumed.
+        """The application polls; True if `on_poll` is to be posted with what it has consumed.
 
         Until `leave_poll` the poll interval does not run.
         """
@@ -157,12 +157,12 @@ class Membership:
         return self._has_deserted or self._is_commit_due(now_ms)
 
     def leave_poll(self, now_ms: int) -> None:
-        """The user got his records and works with them."""
+        """The application got its records and works with them."""
         self._last_poll_ms = now_ms
         self._is_in_poll = False
 
     def on_poll(self, consumed: Mapping[TopicPartition, OffsetAndMetadata], now_ms: int) -> None:
-        """The user polls, so he is done with all records that he was given before."""
+        """The application polls, so it is done with all records that it was given before."""
         if self._has_deserted:
             self._has_deserted = False
             if self._machine is not None:
@@ -261,7 +261,7 @@ class Membership:
     # What the machine tells; a `MemberHost`.
 
     def heartbeats_until_ms(self, now_ms: int) -> int:
-        """Until when the group may believe that the user is there, unless he polls again."""
+        """Until when the group may believe that the application is there, unless it polls again."""
         since_ms = now_ms if self._is_in_poll or self._last_poll_ms is None else self._last_poll_ms
         return since_ms + self._config.max_poll_interval_ms
 

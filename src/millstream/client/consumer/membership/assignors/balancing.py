@@ -49,7 +49,7 @@ class Balancer:
         wanted = [each for topic in sorted(topics) for each in self._topics.partitions_of(topic)]
         quota, extra = divmod(len(wanted), len(self._members))
         free = set(wanted)
-        # Who has most keeps the extra ones: whoever has less would have to be given one.
+        # The member with most keeps the extra ones: one with less would have to be given one.
         for name in sorted(self._members, key=lambda each: -len(self._had[each])):
             kept = self._had[name] & free
             room = quota + (extra > 0)
@@ -129,7 +129,8 @@ class Balancer:
                 heap = [(len(self._owned[name]), name) for name in subscribers[each.topic]]
                 heapify(heap)
                 heaps[each.topic] = heap
-            # Counts in the heap may be old: whoever got something meanwhile goes back into it.
+            # Counts in the heap may be old: a member that got something meanwhile goes back into
+            # it.
             while heap[0][0] != len(self._owned[heap[0][1]]):
                 _, name = heappop(heap)
                 heappush(heap, (len(self._owned[name]), name))

@@ -1,7 +1,7 @@
-"""What an assignor of the classic protocol is given, and what it must give back.
+"""What an assignor of the classic protocol is given, and what it must return.
 
 The leader of a group builds these values from the members' subscriptions and from the metadata,
-and calls the assignor that the members agreed on. Whoever writes an assignor of his own implements
+and calls the assignor that the members agreed on. An assignor of the user implements
 `Assignor`. Nothing here speaks to a broker.
 """
 

@@ -60,7 +60,7 @@ class IcebergTarget:
                 _append(table, rows, batch)
                 break
             except CommitFailedException:
-                # Another writer came between, who may have been one of this query: look again.
+                # Another writer came between, which may have been one of this query: look again.
                 if attempt == _ATTEMPTS - 1:
                     raise
         if self.compaction.is_due(batch.number):

@@ -198,7 +198,7 @@ class PostgresTable:
             return
         # Two sinks that start together would both find it absent: one waits for the other.
         connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [PROGRESS])
-        # Looked for first: who may write to a table may not always create one.
+        # Looked for first: a role that may write to a table may not always create one.
         if find_relation(connection, self._progress) is None:
             connection.execute(
                 f"CREATE TABLE {self._progress.sql} (query text PRIMARY KEY, "
