@@ -294,6 +294,8 @@ class LogSegment(SegmentState):
     def _find(self, offset: int) -> BatchHead | None:
         indexes = self.indexes if self.is_ready else self.ready_indexes()
         before, position, after, position_after = indexes.offsets.around(offset)
+        if position < 0:
+            raise CorruptIndex(f"{indexes.offsets.path} has an entry at position {position}")
         file = self.open_file()
         if before < offset and position_after - position > HEAD_WINDOW_BYTES:
             # An entry has the last offset of its batch. Where batches are large each has one, and

@@ -8,6 +8,7 @@ import pytest
 
 from millstream.errors import InvalidArgument, KafkaStorageError, OffsetOutOfRange
 from millstream.records import RecordBatch, split_batches
+from millstream.storage.config import LogConfig
 from millstream.storage.log_results import (
     EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_PENDING_UPLOAD_TIMESTAMP,
@@ -221,3 +222,21 @@ class TestLookupByTime:
 
     def test_an_empty_log_has_no_largest_timestamp(self, log: UnifiedLog) -> None:
         assert log.offset_for_timestamp(MAX_TIMESTAMP) is None
+
+
+def test_an_index_entry_that_points_before_the_file_is_mended(
+    filesystem: FileSystem, directory: str
+) -> None:
+    log = open_log(filesystem, directory, LogConfig(index_interval_bytes=1))
+    for _ in range(5):
+        append(log)
+    log.roll(NOW_MS)
+    log.release()
+    first = log.segments.first
+    # The second entry's position gets its sign bit: 8 bytes per entry, the position is the last 4.
+    filesystem.open(f"{directory}/{first.base_offset:020}.index").pwrite(b"\x80", 12)
+
+    head = first.find_batch(2)
+
+    assert head is not None
+    assert head.base_offset == 2
