@@ -145,8 +145,8 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
         self._flush()
 
     def _handle_frames(self) -> None:
-        state, buffer = self.state, self._receiver.buffer
-        start, end = state.start, state.end
+        state, receiver = self.state, self._receiver
+        buffer, start, end = receiver.buffer, receiver.start, receiver.end
         header_versions = self._header_versions
         size_max = self._processor.config.socket_request_max_bytes
         received_ms = state.last_active_ms
@@ -193,7 +193,7 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
                 else:
                     self._answer_later(request, response)
         finally:
-            state.start = start
+            receiver.start = start
             state.requests += count
         if end - start >= FRAME_SIZE_BYTES and not state.mute_reasons:
             # What has yet to come is refused as soon as it can be seen to be bad.

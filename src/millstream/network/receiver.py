@@ -30,6 +30,8 @@ class Receiver:
         "_state",
         "buffer",
         "buffer_is_retained",
+        "end",
+        "start",
     )
 
     def __init__(self, processor: Processor, state: ConnectionState) -> None:
@@ -40,17 +42,19 @@ class Receiver:
         self._reserved_bytes = 0
         self.buffer = _NOTHING
         self.buffer_is_retained = False
+        self.start = 0
+        self.end = 0
 
     @property
     def has_unhandled(self) -> bool:
         """Whether bytes were put away."""
-        return bool(self._carried) or self._state.end > self._state.start
+        return bool(self._carried) or self.end > self.start
 
     def space(self) -> memoryview:
         """Where the next read goes; never empty after a pass that could keep its rest."""
         own = self._state.own
         if own is not None:
-            return own[self._state.end :]
+            return own[self.end :]
         shared = self._processor.shared_space
         carried = self._carried
         if carried:
@@ -59,22 +63,20 @@ class Receiver:
         return shared
 
     def received(self, count: int, begin: int = 0, handled: int = 0) -> None:
-        """So many bytes were put into `space()`: they are in `buffer[start:end]` of the state now.
+        """So many bytes were put into `space()`: they are in `buffer[start:end]` now.
 
         With nothing put away they may also have been put into the shared buffer from `begin` on.
         Of what is in the buffer then, so many bytes were `handled` by the fast path.
         """
-        state = self._state
-        if state.own is None:
+        if self._state.own is None:
             self.buffer = self._processor.shared_buffer
             self._pass_start = begin
-            state.start = begin + handled
-            state.end = begin + len(self._carried) + count
+            self.start = begin + handled
+            self.end = begin + len(self._carried) + count
             if self._carried:
                 self._carry(b"")
         else:
-            state.start += handled
-            state.end += count
+            self._note_own(self.start + handled, self.end + count)
 
     def restore(self) -> None:
         """Put what was carried where it can be handled, without a read."""
@@ -84,16 +86,16 @@ class Receiver:
 
     def keep_rest(self) -> bool:
         """Put away what was not handled. False if that must wait until the broker has memory."""
-        state = self._state
-        own, start = state.own, state.start
-        if own is None and start == state.end and not self.buffer_is_retained:
+        own = self._state.own
+        if own is None and self.start == self.end and not self.buffer_is_retained:
+            self.start = self.end = 0
             return True
-        if self._reserved_bytes and start > self._pass_start:
+        if self._reserved_bytes and self.start > self._pass_start:
             self._give_reservation()
         if self.buffer_is_retained:
             self._abandon_buffer()
             own = None
-        rest = state.end - start
+        rest = self.end - self.start
         has_room = True
         if rest == 0:
             self._let_go(own)
@@ -101,21 +103,26 @@ class Receiver:
             has_room = self._put_away(rest)
         else:
             has_room = self._make_room(own, rest)
-        self._pass_start = state.start
+        self._note_own(self.start, self.end)
+        self._pass_start = self.start
         return has_room
 
     def close(self) -> None:
         """Drop everything and give back what was borrowed."""
-        state = self._state
         self._give_reservation()
         if self.buffer_is_retained:
             self._abandon_buffer()
-        if state.own is not None:
-            self._processor.pool.give_back(state.own)
-            state.own = None
+        if self._state.own is not None:
+            self._processor.pool.give_back(self._state.own)
+            self._state.own = None
         self._carry(b"")
         self.buffer = _NOTHING
-        state.start = state.end = 0
+        self._note_own(0, 0)
+
+    def _note_own(self, start: int, end: int) -> None:
+        """What is unhandled in a buffer of its own the selector must know too."""
+        self.start = self._state.start = start
+        self.end = self._state.end = end
 
     def _carry(self, data: bytes) -> None:
         self._carried = data
@@ -125,8 +132,7 @@ class Receiver:
         """The size of the frame at `start` as far as it is known."""
         if rest < FRAME_SIZE_BYTES:
             return FRAME_SIZE_BYTES
-        start = self._state.start
-        prefix = self.buffer[start : start + FRAME_SIZE_BYTES]
+        prefix = self.buffer[self.start : self.start + FRAME_SIZE_BYTES]
         return FRAME_SIZE_BYTES + int.from_bytes(prefix, "big")
 
     def _let_go(self, own: memoryview | None) -> None:
@@ -134,29 +140,27 @@ class Receiver:
 
         Frames that fit into the shared buffer are best received there, several at a time.
         """
-        state = self._state
-        was_large = state.end - self._pass_start > CARRIED_BYTES_MAX
-        state.start = state.end = 0
+        was_large = self.end - self._pass_start > CARRIED_BYTES_MAX
+        self.start = self.end = 0
         pool = self._processor.pool
         if own is not None and was_large and len(own) > READ_BYTES_MAX and pool.may_linger:
             return
         if own is not None:
             pool.give_back(own)
-            state.own = None
+            self._state.own = None
         self.buffer = _NOTHING
 
     def _put_away(self, rest: int) -> bool:
         """Out of the shared buffer, which others need now."""
-        state = self._state
         frame_bytes = self._frame_bytes(rest)
         if rest <= CARRIED_BYTES_MAX and frame_bytes <= CARRIED_BYTES_MAX:
-            self._carry(bytes(self.buffer[state.start : state.end]))
+            self._carry(bytes(self.buffer[self.start : self.end]))
             self.buffer = _NOTHING
-            state.start = state.end = 0
+            self.start = self.end = 0
             return True
         has_room = self._reserve(frame_bytes, rest)
         size = growth_bytes(frame_bytes, rest) if has_room else rest
-        if has_room and state.start - self._pass_start > CARRIED_BYTES_MAX:
+        if has_room and self.start - self._pass_start > CARRIED_BYTES_MAX:
             # Several frames at a time: the next read shall bring as many.
             size = max(size, READ_BYTES_MAX)
         self._move_to(self._processor.pool.take(max(size, rest)), rest)
@@ -164,26 +168,24 @@ class Receiver:
 
     def _make_room(self, own: memoryview, rest: int) -> bool:
         """Behind the rest in the connection's own buffer, or in a larger one."""
-        state = self._state
         frame_bytes = self._frame_bytes(rest)
         if not self._reserve(frame_bytes, rest):
             return False
-        if state.start + frame_bytes <= len(own) and state.start < rest:
+        if self.start + frame_bytes <= len(own) and self.start < rest:
             return True
         size = growth_bytes(frame_bytes, rest)
         if size <= len(own):
-            own[:rest] = own[state.start : state.end]
-            state.start, state.end = 0, rest
+            own[:rest] = own[self.start : self.end]
+            self.start, self.end = 0, rest
         else:
             self._move_to(self._processor.pool.take(size), rest)
             self._processor.pool.give_back(own)
         return True
 
     def _move_to(self, buffer: memoryview, rest: int) -> None:
-        state = self._state
-        buffer[:rest] = self.buffer[state.start : state.end]
-        state.own = self.buffer = buffer
-        state.start, state.end = 0, rest
+        buffer[:rest] = self.buffer[self.start : self.end]
+        self._state.own = self.buffer = buffer
+        self.start, self.end = 0, rest
 
     def _reserve(self, frame_bytes: int, rest: int) -> bool:
         """Ask for the whole frame before most of it arrives, so that what is begun can end."""
