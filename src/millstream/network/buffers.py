@@ -45,12 +45,12 @@ def make_shared_buffer() -> memoryview:
 class BufferPool:
     """Buffers for large frames. Fresh memory costs ten times used memory, so some is kept."""
 
-    __slots__ = ("_free", "_free_bytes", "loaned_bytes")
+    __slots__ = ("_free", "_free_bytes", "taken_bytes")
 
     def __init__(self) -> None:
         self._free: list[memoryview] = []
         self._free_bytes = 0
-        self.loaned_bytes = 0
+        self.taken_bytes = 0
 
     def take(self, size: int) -> memoryview:
         """A writable buffer of at least `size` bytes with anything in it."""
@@ -62,12 +62,12 @@ class BufferPool:
                 break
         else:
             buffer = memoryview(bytearray(size))
-        self.loaned_bytes += len(buffer)
+        self.taken_bytes += len(buffer)
         return buffer
 
     def give_back(self, buffer: memoryview) -> None:
         """Return a buffer nobody refers to any more; the oldest ones are let go."""
-        self.loaned_bytes -= len(buffer)
+        self.taken_bytes -= len(buffer)
         if len(buffer) > KEPT_BYTES_MAX:
             return
         self._free.append(buffer)
@@ -77,9 +77,9 @@ class BufferPool:
 
     def write_off(self, buffer: memoryview) -> None:
         """Forget a buffer whose bytes a request retains."""
-        self.loaned_bytes -= len(buffer)
+        self.taken_bytes -= len(buffer)
 
     @property
     def may_linger(self) -> bool:
         """Whether a connection may keep its buffer in the hope of another large frame."""
-        return self.loaned_bytes <= LINGERING_BYTES_MAX
+        return self.taken_bytes <= LINGERING_BYTES_MAX

@@ -120,7 +120,7 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
             self._handle_received()
 
     def take_in(self, nbytes: int, begin: int = 0, handled: int = 0) -> None:
-        """Note what was read. Who is muted just now handles it when it is read again."""
+        """Note what was read. A muted connection handles it when it is read again."""
         if nbytes:
             self.state.bytes_in += nbytes
             self.state.last_active_ms = self._processor.now_ms()
@@ -136,7 +136,7 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
             self._reject("malformed request", str(error))
         except Exception as error:
             self._log_failure(error)
-            # Nobody knows what the handler left running with the bytes.
+            # What the handler left running with the bytes is not known.
             self._receiver.buffer_is_retained = True
             self._give_up()
         self._is_handling = False

@@ -1,7 +1,7 @@
 """Whether a connection is being read, and how it is closed.
 
 A `KafkaChannel` has one gate; it stands between the channel and its transport. There can be
-several reasons at once not to read, and each is taken away by somebody else. The gate knows
+several reasons at once not to read, and each is taken away by another part. The gate knows
 nothing of requests or time.
 """
 

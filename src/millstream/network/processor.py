@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ListenerService:
-    """What a listener offers: its address as bound, who answers, which API versions."""
+    """What a listener offers: its address as bound, what answers, which API versions."""
 
     endpoint: Endpoint
     handle: RequestHandler
@@ -70,7 +70,7 @@ class Processor:
         self._due: list[KafkaChannel] = []
         self._deferred: list[Callable[[], None]] = []
         self.is_turn_coming = False
-        """Whether somebody waits for the end of the current callback."""
+        """Whether a connection waits for the end of the current callback."""
         self._deadlines: list[tuple[int, int]] = []  # When, and which connection.
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0

@@ -29,7 +29,7 @@ class Waiter(Protocol):
 
 
 class RequestChannel:
-    """How many requests keep their bytes in memory, how many bytes, and who waits."""
+    """How many requests keep their bytes in memory, how many bytes, and which connections wait."""
 
     __slots__ = (
         "_bytes_max",
@@ -73,7 +73,7 @@ class RequestChannel:
         self._wake()
 
     def wait(self, waiter: Waiter) -> None:
-        """Remember somebody to be told when there is room; first come, first served."""
+        """Remember a connection to be told when there is room; first come, first served."""
         self._waiters.append(waiter)
 
     def _wake(self) -> None:

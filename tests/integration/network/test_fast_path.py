@@ -37,7 +37,7 @@ WARM = 2
 
 @asynccontextmanager
 async def serving(directory: Path, **settings: Any) -> AsyncIterator[tuple[Broker, Served]]:
-    """A broker with a real log behind a listener that offers its frames to the fast handler."""
+    """A broker with a real log behind a listener that offers its frames to the fast path."""
     broker = Broker(filesystem=DiskFileSystem(), directories=(str(directory),))
     broker.create("orders", PARTITIONS)
     for index in range(PARTITIONS):
@@ -157,7 +157,7 @@ def test_connections_with_large_frames_take_turns_and_let_small_ones_pass(
     run(scenario())
 
 
-def test_frames_in_buffers_of_their_own_are_settled_together_and_harm_nobody(
+def test_frames_in_buffers_of_their_own_are_completed_together_and_harm_nobody(
     run: Run, tmp_path: Path
 ) -> None:
     count, begun = 12, 60_000

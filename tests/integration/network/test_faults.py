@@ -88,7 +88,7 @@ def test_a_client_that_leaves_in_the_middle_of_a_request_is_forgotten(run: Run, 
             await served.until(connections=1)
             getattr(client, leave)()
             await served.until(connections=0)
-            assert served.server.processor.pool.loaned_bytes == 0
+            assert served.server.processor.pool.taken_bytes == 0
             assert served.server.processor.requests.bytes_in_memory == 0
             assert served.server.quotas.total == 0
             await still_serves(served)
@@ -199,14 +199,14 @@ def test_hundreds_of_idle_connections_cost_nothing_and_all_work(run: Run) -> Non
         async with serving(echo, socket_listen_backlog_size=1000) as served:
             clients = [await served.client() for _ in range(600)]
             await served.until(connections=600)
-            assert served.server.processor.pool.loaned_bytes == 0
+            assert served.server.processor.pool.taken_bytes == 0
 
             for number, client in enumerate(clients):
                 await client.send(frame(number, b"hello"))
             for number, client in enumerate(clients):
                 assert await client.response() == (number, b"hello")
 
-            assert served.server.processor.pool.loaned_bytes == 0
+            assert served.server.processor.pool.taken_bytes == 0
             assert served.server.processor.requests_received == 600
             served.close_clients()
             await served.until(connections=0)

@@ -113,7 +113,7 @@ def test_large_frames_arrive_whole(size: int, piece: int) -> None:
         for number, body in enumerate(bodies)
     )
     channel.connection_lost(None)
-    assert world.processor.pool.loaned_bytes == 0
+    assert world.processor.pool.taken_bytes == 0
     assert world.processor.requests.bytes_in_memory == 0
 
 
@@ -124,7 +124,7 @@ def test_an_idle_connection_holds_no_buffer() -> None:
     receive(channel, frame(1, bytes(100_000)) + frame(2))
     receive(channel, frame(3))
 
-    assert world.processor.pool.loaned_bytes == 0
+    assert world.processor.pool.taken_bytes == 0
 
 
 def test_who_sends_several_frames_at_a_time_goes_on_being_read_so() -> None:
@@ -148,10 +148,10 @@ def test_a_connection_is_read_into_the_shared_buffer_again_when_nothing_is_left(
     sent = frame(1, bytes(100_000))
 
     receive(channel, sent * 2 + sent[:-1])
-    assert world.processor.pool.loaned_bytes > 0
+    assert world.processor.pool.taken_bytes > 0
     receive(channel, sent[-1:])
 
-    assert world.processor.pool.loaned_bytes == 0
+    assert world.processor.pool.taken_bytes == 0
     assert channel.get_buffer(-1) is world.processor.shared_space
 
 
@@ -161,7 +161,7 @@ def test_a_frame_that_is_only_announced_costs_little_memory() -> None:
 
     receive(channel, (100_000_000).to_bytes(4, "big") + bytes(20))
 
-    assert world.processor.pool.loaned_bytes <= 16 * 1024
+    assert world.processor.pool.taken_bytes <= 16 * 1024
 
 
 def test_responses_keep_the_order_of_the_requests() -> None:

@@ -132,6 +132,6 @@ def test_every_request_is_handled_once_and_answered_in_order(
         for number, body in peer.retained:
             assert bytes(body) == bytes([number % 251]) * peer.plan[number][0]
         peer.channel.connection_lost(None)
-    assert world.processor.pool.loaned_bytes == 0
+    assert world.processor.pool.taken_bytes == 0
     assert world.processor.requests.bytes_in_memory == 0
     assert world.processor.requests.requests_retained == 0

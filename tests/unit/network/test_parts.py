@@ -43,7 +43,7 @@ def test_a_pool_gives_back_what_it_was_given() -> None:
 
     assert pool.take(90_000) is first
     assert pool.take(90_000) is not first
-    assert pool.loaned_bytes == 190_000
+    assert pool.taken_bytes == 190_000
 
 
 def test_a_pool_keeps_a_bounded_amount() -> None:
@@ -53,7 +53,7 @@ def test_a_pool_keeps_a_bounded_amount() -> None:
     for buffer in [*buffers, huge]:
         pool.give_back(buffer)
 
-    assert pool.loaned_bytes == 0
+    assert pool.taken_bytes == 0
     assert sum(len(buffer) for buffer in pool._free) <= KEPT_BYTES_MAX
 
 
