@@ -26,12 +26,11 @@ _LEGAL: Final = re.compile(r"[A-Za-z0-9_-]{1,100}", re.ASCII)
 class Namespace:
     """Translates the user's names to those of the wire and back; without a name, changes none."""
 
-    __slots__ = ("name", "prefix")
+    __slots__ = ("prefix",)
 
     def __init__(self, name: str | None = None) -> None:
         if name is not None and not _LEGAL.fullmatch(name):
             raise InvalidArgument(f"namespace={name!r}: must be 1 to 100 letters, digits, _ or -")
-        self.name = name
         self.prefix = "" if name is None else f"{name}."
 
     # ---- names of topics, groups and transactional ids ----

@@ -5,11 +5,10 @@ from __future__ import annotations
 import threading
 from contextlib import ExitStack
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from millstream.client.consumer.membership.assignors import resolve
 from millstream.client.consumer.membership.events import Assigned
 from millstream.testing.embedded import EmbeddedBroker
 from tests.integration.client.members import PATIENCE_S, Member
@@ -103,6 +102,11 @@ def test_no_partition_is_with_two_members_and_all_are_read_in_the_end(
 ) -> None:
     random = Random(f"{protocol}-{assignor}-{seed}")
     ledger = Ledger()
+    assigned_by: dict[str, Any] = (
+        {"partition_assignment_strategy": [assignor]}
+        if protocol == "classic"
+        else {"group_remote_assignor": assignor}
+    )
     with EmbeddedBroker(SETTINGS, in_memory=True) as broker, ExitStack() as stack:
         broker.create_topic("t", partitions=PARTITIONS)
         members: list[Witness] = []
@@ -114,7 +118,7 @@ def test_no_partition_is_with_two_members_and_all_are_read_in_the_end(
                         f"m{number}",
                         broker.bootstrap_servers,
                         group_protocol=protocol,
-                        partition_assignment_strategy=resolve([assignor]),
+                        **assigned_by,
                         heartbeat_interval_ms=50,
                         session_timeout_ms=6_000,
                     )

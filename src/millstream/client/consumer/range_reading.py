@@ -16,7 +16,7 @@ from millstream.client.consumer.starting_point import (
     LATEST_TIMESTAMP,
     AtOffset,
 )
-from millstream.errors import ClientClosed, InvalidArgument, OperationTimeout
+from millstream.errors import ClientClosed, ConcurrentUse, InvalidArgument, OperationTimeout
 from millstream.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -74,6 +74,11 @@ class RangeReading:
         timeout_s: float = 30.0,
     ) -> None:
         """Begin to fetch; `timeout_s` is how long nothing may arrive."""
+        if session.buffer.is_assigned():
+            raise ConcurrentUse(
+                "this reader is reading already: read that to its end or close it first, or use "
+                "a second reader"
+            )
         self._session = session
         self._builder = builder
         self._chunk_bytes = chunk_bytes

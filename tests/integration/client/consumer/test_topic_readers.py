@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from millstream import Admin, AsyncTopicReader, TopicPartition, TopicReader, async_read_topic
-from millstream.errors import InvalidArgument, OffsetOutOfRangeWithoutReset, OperationTimeout
+from millstream.errors import (
+    ConcurrentUse,
+    InvalidArgument,
+    OffsetOutOfRangeWithoutReset,
+    OperationTimeout,
+)
 from millstream.records.kernel import ArrowRecordsBuilder
 
 if TYPE_CHECKING:
@@ -54,6 +59,16 @@ def test_a_read_that_is_left_early_leaves_nothing_to_the_next(topics: Topics, to
             next(iter(left))
 
         assert offsets(reader.read(topic, partitions=[1], start=8).to_arrow()) == [(1, 8), (1, 9)]
+
+
+def test_one_read_at_a_time(topics: Topics, topic: str) -> None:
+    with TopicReader(topics.bootstrap) as reader:
+        first = reader.read(topic)
+        with pytest.raises(ConcurrentUse, match="reading already"):
+            reader.read(topic)
+
+        assert len(first.to_arrow()) == 20
+        assert len(reader.read(topic).to_arrow()) == 20
 
 
 def test_a_range_goes_into_a_builder_of_the_callers(topics: Topics, topic: str) -> None:
