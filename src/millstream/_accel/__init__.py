@@ -30,11 +30,11 @@ _MODULES = (
     "broker.client_batch",
     "broker.commit_frames",
     "broker.produce_frames",
-    "broker.fetch_frames",
+    "broker.fetch_state",
     "broker.batch_finder",
     "broker.express_lane",
     "broker.produce_lane",
-    "broker.fetch_lane",
+    "broker.fast_fetch",
     "broker.selector",
 )
 

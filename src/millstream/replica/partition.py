@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from millstream.errors import ApiError
     from millstream.metadata.topics import PartitionRegistration
-    from millstream.replica.fetch_target import FetchTarget
+    from millstream.replica.fetch_partition import FetchPartition
     from millstream.replica.ports import BrokerView, IsrAnswer, PartitionLog
     from millstream.storage.log_results import AppendInfo
     from millstream.storage.verification import VerificationGuard
@@ -105,7 +105,7 @@ class Partition:
         self.replicas: tuple[int, ...] = ()
         self.fault: KafkaStorageError | None = None
         """Why the log cannot be used; None while it can."""
-        self.watchers: dict[FetchTarget, None] = {}
+        self.watchers: dict[FetchPartition, None] = {}
         """Fetches and fetch sessions to be told of every change."""
         self._local_id = local_id
         self._brokers = brokers

@@ -11,7 +11,7 @@ from millstream.errors import KafkaStorageError
 from millstream.metadata.topics import NO_LEADER
 from millstream.replica.append_service import AppendResult
 from millstream.storage.config import LogConfig
-from tests.unit.replica.harness import LOCAL, World, codes, sizes, target, topic_id
+from tests.unit.replica.harness import LOCAL, World, asked, codes, sizes, topic_id
 from tests.unit.storage.batches import batch_bytes
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def test_an_ordinary_batch_is_taken_and_committed(
 
 
 def test_who_waits_for_records_is_woken(world: World) -> None:
-    waiting = world.fetch(target(1), max_wait_ms=500, min_bytes=1)
+    waiting = world.fetch(asked(1), max_wait_ms=500, min_bytes=1)
     assert waiting.is_pending
 
     append_one(world)
@@ -162,7 +162,7 @@ def test_a_coordinators_batch_is_taken_by_its_compacted_topic_and_committed(
     world: World, codec: str
 ) -> None:
     world.configure("t", LogConfig(cleanup_policy=("compact",), compression_type=codec))
-    waiting = world.fetch(target(1), max_wait_ms=500, min_bytes=1)
+    waiting = world.fetch(asked(1), max_wait_ms=500, min_bytes=1)
 
     assert append_own(world) == 1
 

@@ -1,8 +1,8 @@
-"""The way of an ordinary Fetch request from its frame to the place of its records, compiled.
+"""The fast path of Fetch, where the kernel was built: `FastFetch`, compiled.
 
-`ReplicaManager` makes one; the listeners offer it the frames that the lane of Produce declines.
-Where the kernel was not built there is none, and requests take the same way in Python, through
-`KafkaApis` and `SingleFetches`.
+`ReplicaManager` makes one. The listeners offer it the frames that the fast path of Produce
+declines, `FetchService` the fetches that have waited. Without the kernel there is none, and the
+full path takes every fetch.
 """
 
 from __future__ import annotations
@@ -10,9 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from millstream import _accel
-from millstream.replica.fetch_session import FetchSession
 from millstream.replica.fetch_session_cache import EVICTION_MS
-from millstream.replica.fetch_target import FetchTarget
 from millstream.replica.partition import Partition
 from millstream.storage.disk import DiskFile, DiskFileMap
 from millstream.storage.filesystem import FileSlice
@@ -26,23 +24,23 @@ from millstream.storage.segments import LogSegments
 from millstream.storage.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
-    from millstream._accel.broker.express import ExpressReader
+    from millstream._accel.broker.fast_fetch import FastFetch
     from millstream.clock import Clock
     from millstream.replica.fetch_session_cache import FetchSessionCache
 
 
-def make_fetch_lane(
+def make_fast_fetch(
     cache: FetchSessionCache, clock: Clock, *, fetch_max_bytes: int
-) -> ExpressReader | None:
-    """One for the sessions of a cache."""
+) -> FastFetch | None:
+    """One for the sessions of a cache; None without the kernel."""
     if not _accel.COMPILED:
         return None
-    from millstream._accel.broker import fetch_lane, log_span
+    from millstream._accel.broker import fast_fetch, log_span
 
-    fetch_lane.bind(FetchSession, FetchTarget, Partition)
+    fast_fetch.bind(Partition)
     log_span.bind_logs(UnifiedLog, LocalLog, ProducerStateManager, LogReader, LogSegments)
     log_span.bind_segments(LogSegment, SegmentIndexes, OffsetIndex, DiskFile, DiskFileMap)
-    return fetch_lane.FetchLane(
+    return fast_fetch.FastFetch(
         cache,
         clock.monotonic_ms,
         FileSlice,

@@ -3,9 +3,9 @@ from typing import Any
 
 from millstream._accel.broker.express import ExpressReader
 
-def bind(session: type, target: type, partition: type) -> None: ...
+def bind(partition: type) -> None: ...
 
-class FetchLane(ExpressReader):
+class FastFetch(ExpressReader):
     def __init__(
         self,
         cache: Any,
@@ -15,3 +15,4 @@ class FetchLane(ExpressReader):
         fetch_max_bytes: int,
         eviction_ms: int,
     ) -> None: ...
+    def answer_waiting(self, frame: bytes) -> list[Any] | None: ...
