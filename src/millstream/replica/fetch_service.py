@@ -4,8 +4,8 @@
 are read in order; the first one that has records gives a whole batch, whatever the limits. A fetch
 of a follower is its acknowledgement, and is noted once, however often the fetch is read again.
 
-A fetch that waits is offered to `FastFetch` when one of its partitions has changed, as its frame
-was when it came; what `FastFetch` declines is read here.
+A fetch that waits is offered to `FastFetch` again when one of its partitions has changed, with the
+frame it came in; what `FastFetch` declines is read here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from millstream.errors import ApiError, KafkaStorageError, UnknownServerError
 from millstream.replica.fetch_partition import FetchPartitionData
-from millstream.replica.fetch_session import NO_SESSION_ID, FetchAnswer
+from millstream.replica.fetch_session import NO_SESSION_ID, FetchAnswer, FetchContext
 from millstream.replica.fetch_state import UNKNOWN
 from millstream.replica.partition_reader import (
     ENOUGH,
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from millstream.clock import Clock
     from millstream.replica.change_notifier import ChangeNotifier
     from millstream.replica.fetch_partition import FetchPartition
-    from millstream.replica.fetch_session import FetchContext
     from millstream.replica.isr_sender import IsrSender
     from millstream.replica.partition import Partition
     from millstream.replica.partition_reader import ReadLimits
@@ -67,6 +66,13 @@ class FetchParams(NamedTuple):
     """Fetch before version 11: only from leaders. For replicas that is always so."""
     rack_id: str = ""
     """Where a consumer is, so that a replica near it can be chosen."""
+
+
+def limits_of(params: FetchParams) -> ReadLimits:
+    """How the partitions of a fetch may be read."""
+    if params.replica_id >= 0:
+        return REPLICA_LIMITS
+    return consumer_limits(params.isolation, needs_leader=params.needs_leader)
 
 
 class DelayedFetch(DelayedOperation):
@@ -170,27 +176,48 @@ class FetchService:
         context: FetchContext,
         params: FetchParams,
         done: FetchDone,
-        frame: memoryview | None = None,
+        frame: bytes | None = None,
     ) -> FetchAnswer | None:
         """See `ReplicaManager.fetch`."""
         max_bytes = min(params.max_bytes, self._fetch_max_bytes)
-        if params.replica_id >= 0:
-            limits = REPLICA_LIMITS
-        else:
-            limits = consumer_limits(params.isolation, needs_leader=params.needs_leader)
         asked = context.partitions()
-        found, bytes_found = self._read(asked, limits, max_bytes, params)
-        min_bytes = min(params.min_bytes, max_bytes)
-        if bytes_found >= min_bytes or params.max_wait_ms <= 0 or context.is_empty:
+        found, bytes_found = self._read(asked, limits_of(params), max_bytes, params)
+        is_enough = bytes_found >= min(params.min_bytes, max_bytes)
+        if is_enough or params.max_wait_ms <= 0 or context.is_empty:
             return context.finish(asked, found)
         context.begin_waiting(found)
-        deadline_ms = self._clock.monotonic_ms() + params.max_wait_ms
-        kept = None if frame is None or self._fast_fetch is None else bytes(frame)
+        self._wait(context, params, done, frame)
+        return None
+
+    def begin_wait(self, frame: bytes, done: FetchDone) -> bool:
+        """See `ReplicaManager.begin_wait`."""
+        taken = None if self._fast_fetch is None else self._fast_fetch.begin_wait(frame)
+        if taken is None:
+            return False
+        session, max_wait_ms, max_bytes, is_committed = taken
+        isolation = FetchIsolation.HIGH_WATERMARK
+        if is_committed:
+            isolation = FetchIsolation.TXN_COMMITTED
+        params = FetchParams(max_wait_ms, 1, max_bytes, isolation)
+        self._wait(FetchContext((), session=session), params, done, frame)
+        return True
+
+    def _wait(
+        self, context: FetchContext, params: FetchParams, done: FetchDone, frame: bytes | None
+    ) -> None:
+        """Answer when there are enough bytes, or when the client has waited long enough."""
+        max_bytes = min(params.max_bytes, self._fetch_max_bytes)
         operation = DelayedFetch(
-            self, context, limits, min_bytes, max_bytes, done, deadline_ms, kept
+            self,
+            context,
+            limits_of(params),
+            min(params.min_bytes, max_bytes),
+            max_bytes,
+            done,
+            self._clock.monotonic_ms() + params.max_wait_ms,
+            frame,
         )
         self._purgatory.watch(operation, (context.watcher,))
-        return None
 
     def read_again(self, context: FetchContext, limits: ReadLimits, max_bytes: int) -> FetchAnswer:
         """Answer a fetch that has waited."""
@@ -200,7 +227,8 @@ class FetchService:
 
     def retry(self, frame: bytes) -> FetchAnswer | None:
         """Offer a fetch that has waited to `FastFetch`; None if that declines it."""
-        assert self._fast_fetch is not None
+        if self._fast_fetch is None:
+            return None
         encoded = self._fast_fetch.answer_waiting(frame)
         return None if encoded is None else FetchAnswer(NO_SESSION_ID, (), encoded=encoded)
 

@@ -247,13 +247,20 @@ class ReplicaManager:
         context: FetchContext,
         params: FetchParams,
         done: FetchDone,
-        frame: memoryview | None = None,
+        frame: bytes | None = None,
     ) -> FetchAnswer | None:
         """Read what a fetch asks for; None if the answer comes later, through `done`.
 
         With the `frame` of the request `FastFetch` may answer it when something has changed.
         """
         return self._fetches.fetch(context, params, done, frame)
+
+    def begin_wait(self, frame: bytes, done: FetchDone) -> bool:
+        """Let the fetch in a frame wait, if it is an ordinary one that has nothing to read yet.
+
+        False if `FastFetch` declines it: then nothing has changed, and `fetch` takes it.
+        """
+        return self._fetches.begin_wait(frame, done)
 
     # Other questions.
 

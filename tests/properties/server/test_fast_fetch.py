@@ -216,8 +216,10 @@ class TwoBrokers(RuleBasedStateMachine):
                 request.topics = []
             answers.append(self.call(broker, request, version))
         if answers[0].is_pending:
+            assert answers[1].is_pending
             self.epoch += 1
             self.waiting.append(answers)
+            self.compare_memories()
         else:
             self.compare(answers, shift)
 
@@ -295,6 +297,7 @@ class TwoBrokers(RuleBasedStateMachine):
                 assert first == second
                 if calls[0].response.error_code:
                     self.session = self.epoch = 0
+                self.compare_memories()
 
     def compare(self, calls: list[Any], shift: int) -> None:
         """Both answers, and what both brokers remember."""
@@ -306,6 +309,10 @@ class TwoBrokers(RuleBasedStateMachine):
         elif not shift:
             self.session = response.session_id
             self.epoch = self.epoch + 1 if self.session else 0
+        self.compare_memories()
+
+    def compare_memories(self) -> None:
+        """Both brokers know the same of their sessions."""
         memories = [self.memory(broker) for broker in self.brokers]
         assert memories[0] == memories[1]
 

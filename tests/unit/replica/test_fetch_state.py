@@ -56,7 +56,7 @@ def test_both_take_what_the_rules_set(make: Callable[[Any], Any]) -> None:
 
 
 def test_a_field_that_was_not_given_has_a_value() -> None:
-    state = FetchPartitionState.__new__(FetchPartitionState)
+    state: Any = FetchPartitionState.__new__(FetchPartitionState)
 
     assert (state.topic, state.fetch_offset, state.partition, state.watcher) == (
         None,

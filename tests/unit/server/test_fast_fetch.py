@@ -9,6 +9,7 @@ import pytest
 from millstream import _accel
 from millstream.protocol.frame import encode_request
 from millstream.protocol.messages.fetch import ForgottenTopic, ReplicaState
+from millstream.replica.partition_reader import read_partition
 from millstream.storage.config import LogConfig
 from millstream.storage.disk import DiskFileSystem
 from millstream.storage.log_results import FetchIsolation
@@ -229,25 +230,84 @@ def test_a_second_partition_with_news_is_left_to_the_full_path(session: Session)
     assert session.offer(session.request(3)) is None
 
 
-def test_a_fetch_that_waited_is_answered_by_the_fast_path(
-    session: Session, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def full_reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The offsets that the full path reads at."""
+    offsets: list[int] = []
+
+    def read(partition: Any, asked: Any, *limits: Any, **how: Any) -> Any:
+        offsets.append(asked.fetch_offset)
+        return read_partition(partition, asked, *limits, **how)
+
+    monkeypatch.setattr("millstream.replica.fetch_service.read_partition", read)
+    return offsets
+
+
+def only(response: Any) -> Any:
+    """The one partition of a response."""
+    (partition,) = (each for topic in response.responses for each in topic.partitions)
+    return partition
+
+
+@pytest.mark.parametrize("offsets", [(30,), ()])
+@pytest.mark.parametrize("isolation_level", [0, 1])
+def test_a_fetch_waits_and_is_answered_without_the_full_path(
+    session: Session, full_reads: list[int], offsets: tuple[int, ...], isolation_level: int
 ) -> None:
     broker = session.broker
     broker.call(session.request(30), VERSION)
-    waiting = broker.call(session.request(max_wait_ms=500), VERSION)
+    full_reads.clear()
+    about = {"max_wait_ms": 500, "isolation_level": isolation_level}
+    waiting = broker.call(session.request(*offsets, **about), VERSION)
     assert waiting.is_pending
-    epoch = session.state.epoch
 
-    def fail(*_: object) -> None:
-        raise AssertionError("the full path has read")
-
-    monkeypatch.setattr("millstream.replica.fetch_service.read_partition", fail)
     broker.produce(batch_bytes())
     broker.settle()
 
-    (partition,) = (each for topic in waiting.response.responses for each in topic.partitions)
-    assert partition.records == read_in_full(log_of(broker), 30, 1 << 20)
-    assert session.state.epoch == epoch
+    assert only(waiting.response).records == read_in_full(log_of(broker), 30, 1 << 20)
+    assert full_reads == []
+
+
+@pytest.mark.parametrize(
+    ("offset", "changes"),
+    [(30, {"min_bytes": 2}), (30, {"min_bytes": 0}), (30, {"max_wait_ms": 0}), (31, {})],
+)
+def test_only_the_most_common_wait_is_begun_without_the_full_path(
+    session: Session, full_reads: list[int], offset: int, changes: dict[str, int]
+) -> None:
+    session.broker.call(session.request(offset, **({"max_wait_ms": 500} | changes)), VERSION)
+
+    assert full_reads == [offset]
+
+
+def test_what_the_fast_path_declines_of_a_fetch_that_waited_is_read_in_full(
+    session: Session, full_reads: list[int]
+) -> None:
+    broker = session.broker
+    waiting = broker.call(session.request(30, 0, max_wait_ms=500), VERSION)
+    assert waiting.is_pending
+    full_reads.clear()
+
+    broker.produce(batch_bytes())
+    broker.produce(batch_bytes(), partition=1)
+    broker.settle()
+
+    assert sorted(full_reads) == [0, 30]
+    (topic,) = waiting.response.responses
+    assert [len(each.records) for each in topic.partitions] == [len(batch_bytes())] * 2
+
+
+def test_a_fetch_that_waited_in_vain_is_answered_in_time(
+    session: Session, full_reads: list[int]
+) -> None:
+    waiting = session.broker.call(session.request(30, max_wait_ms=500), VERSION)
+    assert full_reads == []
+
+    session.broker.pass_time(500)
+
+    assert waiting.response.responses == []
+    assert full_reads == [30]
+    assert not session.state.changed
 
 
 def test_a_fetch_that_waited_while_its_session_went_on_is_told_so(session: Session) -> None:

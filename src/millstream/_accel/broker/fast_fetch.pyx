@@ -2,15 +2,17 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True
 """The fast path of Fetch: a frame in, the place of its records in a file out.
 
-`millstream.replica.fast_fetch` makes one for a broker. The selector calls `read` for each frame that
-the fast path of Produce declines; `FetchService` calls `answer_waiting` for a fetch that has waited,
-when one of its partitions has changed. Both on the loop's thread, under the GIL.
+`millstream.replica.fast_fetch` makes one for a broker. Three callers, all on the loop's thread under
+the GIL: the selector offers each frame that the fast path of Produce declines (`read`); the Fetch
+handler asks whether a fetch has nothing to read yet and only has to wait (`begin_wait`);
+`FetchService` offers a fetch that has waited again when one of its partitions has changed
+(`answer_waiting`).
 
-It takes a consumer's request in a session that is about one partition which has records, versions
-13 to 18, where the log's file and index are open already. It answers what the full path
-(`FetchHandler`, `FetchService`) would answer, byte for byte, and leaves the session as that does.
-Everything else it declines before anything was changed, and the full path takes it; there is no
-plain version. It took a fetch of 1 KiB from 57 to 20 us of CPU (docs/internals/decisions/fetch-path.md).
+It takes a consumer's request in a session that is about one partition, versions 13 to 18, where the
+log's file and index are open already. It answers what the full path (`FetchHandler`, `FetchService`)
+would answer, byte for byte, and leaves the session as that does. Everything else it declines before
+anything was changed, and the full path takes it; there is no plain version. It took a fetch of 1 KiB
+from 57 to 20 us of CPU (docs/internals/decisions/fetch-path.md).
 """
 
 from cpython.bytes cimport (
@@ -22,7 +24,7 @@ from libc.string cimport memcmp, memcpy, memset
 
 from millstream._accel.broker.express cimport ExpressReader
 from millstream._accel.broker.fetch_state cimport FetchPartitionState, FetchSessionState
-from millstream._accel.broker.log_span cimport Span, find_span
+from millstream._accel.broker.log_span cimport Span, find_span, read_bounds
 from millstream._accel.broker.records_sender cimport ms_answer
 from millstream._accel.broker.slots cimport ms_slot_get, ms_slot_offset
 from millstream._accel.wire cimport ms_read_big_endian, ms_write_big_endian
@@ -51,6 +53,7 @@ cdef enum:
 # Without a topic id the request names no partition: those fields are the session's then.
 cdef struct FetchFields:
     int64_t correlation_id
+    int64_t max_wait_ms
     int64_t min_bytes
     int64_t max_bytes
     int64_t isolation_level
@@ -99,11 +102,36 @@ cdef class FastFetch(ExpressReader):
         self._eviction_ms = eviction_ms
         self.region_of = region_of
 
-    def answer_waiting(self, bytes frame):
-        """The parts of the answer to a fetch that has waited since the full path took it, or None.
+    def begin_wait(self, bytes frame):
+        """Take a fetch that has nothing to read yet, and waits for a byte; None if it is declined.
 
-        The frame is that of the request, without its size. The session was brought up to date when
-        the request came: only what the answer changes is noted.
+        The frame is that of the request, without its size. What is to be known of the wait: the
+        session, how long at most, how many bytes at most, whether it reads only what is committed.
+        """
+        cdef FetchFields asked
+        cdef FetchPartitionState partition = None
+        if not read_request(
+                <const uint8_t*>PyBytes_AS_STRING(frame), PyBytes_GET_SIZE(frame), &asked):
+            return None
+        cdef FetchSessionState session = self._find_session(&asked, False)
+        if (session is None or asked.max_wait_ms <= 0
+                or min(asked.min_bytes, min(asked.max_bytes, self._bytes_max)) != 1):
+            return None
+        if asked.topic_id != NULL or session.changed:
+            partition = find_partition(session, &asked)
+            if partition is None or not is_at_end(partition, &asked):
+                return None
+            # Where the fetch offset is in the files matters only to a wait for more than a byte.
+            partition.start = None
+            PyDict_SetItem(session.changed, partition, None)
+        self._note_request(session, partition, &asked)
+        return session, asked.max_wait_ms, asked.max_bytes, asked.isolation_level == COMMITTED
+
+    def answer_waiting(self, bytes frame):
+        """The parts of the answer to a fetch that waits, of which something has changed, or None.
+
+        The session was brought up to date when the request came: only what the answer changes is
+        noted.
         """
         cdef ms_answer answer
         if not self._answer(
@@ -126,14 +154,9 @@ cdef class FastFetch(ExpressReader):
             return False
         if has_waited:
             asked.topic_id = NULL
-        cdef FetchPartitionState partition = only_partition(session, &asked)
+        cdef FetchPartitionState partition = find_partition(session, &asked)
         if partition is None:
             return False
-        if asked.topic_id == NULL:
-            asked.leader_epoch = partition.current_leader_epoch
-            asked.offset = partition.fetch_offset
-            asked.last_epoch = partition.last_fetched_epoch
-            asked.partition_bytes_max = partition.partition_max_bytes
         log = readable_log(partition, &asked)
         if log is None:
             return False
@@ -197,8 +220,11 @@ cdef inline int64_t next_epoch(int64_t epoch) noexcept:
     return 1 if epoch == INT32_MAX else epoch + 1
 
 
-cdef FetchPartitionState only_partition(FetchSessionState session, const FetchFields* asked):
-    """The partition that a request is about, if no other of the session may have news."""
+cdef FetchPartitionState find_partition(FetchSessionState session, FetchFields* asked):
+    """The partition that a request is about, if no other of the session may have news.
+
+    Where the request names none, what it asks of the partition is what the session knows.
+    """
     cdef Py_ssize_t at = 0
     cdef PyObject* found = NULL
     cdef FetchPartitionState partition
@@ -211,8 +237,12 @@ cdef FetchPartitionState only_partition(FetchSessionState session, const FetchFi
         # A `Uuid` equals its bytes, and has their hash.
         return session.partitions.get((topic_id, asked.index))
     partition = <object>found
-    if asked.topic_id != NULL and (
-            partition.index != asked.index
+    if asked.topic_id == NULL:
+        asked.leader_epoch = partition.current_leader_epoch
+        asked.offset = partition.fetch_offset
+        asked.last_epoch = partition.last_fetched_epoch
+        asked.partition_bytes_max = partition.partition_max_bytes
+    elif (partition.index != asked.index
             or memcmp(topic_bytes(partition), asked.topic_id, TOPIC_ID_SIZE) != 0):
         return None
     return partition
@@ -236,6 +266,14 @@ cdef object readable_log(FetchPartitionState asked_of, const FetchFields* asked)
             != <int64_t><object>ms_slot_get(partition, partition_slots.leader_epoch)):
         return None
     return <object>ms_slot_get(partition, partition_slots.log)
+
+
+cdef bint is_at_end(FetchPartitionState asked_of, const FetchFields* asked) except -1:
+    """Whether a fetch is for the very next record that a consumer may get."""
+    cdef Span span
+    log = readable_log(asked_of, asked)
+    return log is not None and asked.offset == read_bounds(
+        log, asked.isolation_level == COMMITTED, &span)
 
 
 cdef int note_records(
@@ -286,6 +324,7 @@ cdef bint read_body(const uint8_t* p, int64_t size, FetchFields* asked) noexcept
     """The same for a body, behind the replica id of older versions."""
     if size < HEAD_SIZE + END_SIZE or ms_read_big_endian(p + size - END_SIZE, 3) != 0x010100:
         return False
+    asked.max_wait_ms = int32_at(p)
     asked.min_bytes = int32_at(p + 4)
     asked.max_bytes = int32_at(p + 8)
     asked.isolation_level = <signed char>p[12]

@@ -11,4 +11,5 @@ cdef struct Span:
     int64_t last_stable_offset
     int64_t log_start_offset
 
+cdef int64_t read_bounds(log, bint is_committed, Span* span) except -2
 cdef object find_span(log, int64_t offset, int64_t bytes_max, bint is_committed, Span* span)

@@ -51,28 +51,30 @@ _LEADERS_SINCE: Final = 16
 class FetchHandler:
     """Answers Fetch."""
 
-    __slots__ = ("_clock", "_fetch", "_metadata", "_sessions")
+    __slots__ = ("_clock", "_metadata", "_replicas", "_sessions")
 
     def __init__(
         self, replicas: ReplicaManager, metadata: KRaftMetadataCache, clock: Clock
     ) -> None:
-        self._fetch = replicas.fetch
+        self._replicas = replicas
         self._sessions = replicas.fetch_sessions
         self._metadata = metadata
         self._clock = clock
 
     def handle(self, request: Request) -> Response | Outcome:
         """Read, and answer now or when there is enough."""
+
+        def complete(late: FetchAnswer) -> None:
+            request.complete(self._answer(request, late))
+
+        frame = bytes(request.frame)
+        if self._replicas.begin_wait(frame, complete):
+            return PENDING
         try:
             context, params = self._open(request)
         except ApiError as error:
             return self._answer(request, FetchAnswer(NO_SESSION_ID, (), error))
-        answer = self._fetch(
-            context,
-            params,
-            lambda late: request.complete(self._answer(request, late)),
-            request.frame,
-        )
+        answer = self._replicas.fetch(context, params, complete, frame)
         return PENDING if answer is None else self._answer(request, answer)
 
     def fail(self, request: Request, error: ApiError) -> Response:
