@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from millstream.storage.epoch_cache import EpochEnd
     from millstream.storage.flusher import Completion
     from millstream.storage.log_dir_description import LogDirDescription
-    from millstream.storage.log_results import AppendInfo, FetchData, OffsetMetadata, WholeRead
+    from millstream.storage.log_results import AppendInfo, FetchData, OffsetMetadata
     from millstream.storage.producer_state import ProducerStateManager
     from millstream.storage.time_lookup import TimedRecord
     from millstream.storage.unified_log import UnifiedLog
@@ -92,10 +92,6 @@ class PartitionLog(Protocol):
 
     def begin_epoch(self, leader_epoch: int) -> None:
         """This broker leads from now on."""
-        ...
-
-    def read_whole(self, offset: int, bytes_max: int, *, is_committed: bool) -> WholeRead | None:
-        """The short way of a consumer's read that finds at least a batch; None if it does not."""
         ...
 
     def read(

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from millstream.errors import (
     InvalidArgument,
     KafkaStorageError,
-    MillstreamError,
     OffsetOutOfRange,
 )
 from millstream.storage.express_lane import ExpressLane
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from millstream.storage.epoch_cache import EpochEnd, LeaderEpochCache
     from millstream.storage.flusher import FlushJob
     from millstream.storage.loader import LoadedLog
-    from millstream.storage.log_results import FetchData, OffsetMetadata, WholeRead
+    from millstream.storage.log_results import FetchData, OffsetMetadata
     from millstream.storage.segment import LogSegment
     from millstream.storage.time_lookup import TimedRecord
     from millstream.storage.transaction_index import AbortedTransaction
@@ -168,24 +167,6 @@ class UnifiedLog(LogBounds):
             )
         except OSError as error:
             raise storage_error(self.directory, "reading", error) from error
-
-    def read_whole(self, offset: int, bytes_max: int, *, is_committed: bool) -> WholeRead | None:
-        """The short way of a consumer's read that finds at least a batch; it changes nothing.
-
-        None if it has to be given to `read`, which says what is there or what is wrong.
-        """
-        high_watermark, last_stable = self._high_watermark, self.last_stable_offset
-        bound = last_stable if is_committed else high_watermark
-        log_start = self._log_start_offset
-        if self._is_closed or not log_start <= offset < bound:
-            return None
-        if is_committed and self._reader.has_aborted:
-            return None
-        try:
-            span = self._reader.find_span(offset, bytes_max, bound)
-        except (OSError, MillstreamError):
-            return None
-        return span and (*span, high_watermark, last_stable, log_start)
 
     def locate(self, offset: int) -> OffsetMetadata:
         """Where an offset is in the files, for who counts bytes between offsets."""

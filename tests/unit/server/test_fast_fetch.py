@@ -15,7 +15,7 @@ from millstream.storage.disk import DiskFileSystem
 from millstream.storage.log_results import FetchIsolation
 from millstream.storage.segment import LogSegment
 from tests.unit.server.harness import Broker
-from tests.unit.storage.batches import NOW_MS, batch_bytes
+from tests.unit.storage.batches import NOW_MS, batch_bytes, marker_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -167,6 +167,27 @@ def test_nothing_above_the_watermark_is_given(session: Session) -> None:
     assert session.records(end - 4) is None
     assert session.records(end - 6) == read_in_full(log, end - 6, 1 << 20)
     assert compare(session) == 3 * (end - 4)
+
+
+@pytest.mark.parametrize("is_abort", [False, True])
+def test_undecided_and_aborted_records_are_left_to_the_full_path(
+    session: Session, is_abort: bool
+) -> None:
+    log = log_of(session.broker)
+    end = log.log_end_offset
+    transactional = batch_bytes(end, pid=5, epoch=0, sequence=0, is_transactional=True)
+    log.append_as_follower(transactional, 0, NOW_MS)
+    log.update_high_watermark(log.log_end_offset)
+    assert session.records(end, isolation_level=1) is None
+    assert session.records(end) == transactional
+    assert session.records(end - 1, isolation_level=1) == read_in_full(log, end - 1, 1)
+
+    marker = marker_batch(log.log_end_offset, pid=5, is_abort=is_abort)
+    log.append_as_follower(bytes(marker.view), 0, NOW_MS)
+    log.update_high_watermark(log.log_end_offset)
+
+    assert (session.records(end, isolation_level=1) is None) == is_abort
+    assert session.records(end) == read_in_full(log, end, 1 << 20)
 
 
 def test_files_that_are_not_open_are_left_to_the_full_path(session: Session) -> None:

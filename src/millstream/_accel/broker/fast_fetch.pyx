@@ -2,17 +2,16 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True
 """The fast path of Fetch: a frame in, the place of its records in a file out.
 
-`millstream.replica.fast_fetch` makes one for a broker. Three callers, all on the loop's thread under
-the GIL: the selector offers each frame that the fast path of Produce declines (`read`); the Fetch
-handler asks whether a fetch has nothing to read yet and only has to wait (`begin_wait`);
-`FetchService` offers a fetch that has waited again when one of its partitions has changed
-(`answer_waiting`).
+`millstream.replica.fast_fetch` makes one for a broker. It has three callers, all on the loop's
+thread under the GIL: the selector offers each frame that the fast path of Produce declines (`read`);
+`FetchService` asks whether a fetch has nothing to read yet and only has to wait (`begin_wait`), and
+offers a fetch that has waited again when one of its partitions has changed (`answer_waiting`).
 
 It takes a consumer's request in a session that is about one partition, versions 13 to 18, where the
-log's file and index are open already. It answers what the full path (`FetchHandler`, `FetchService`)
-would answer, byte for byte, and leaves the session as that does. Everything else it declines before
-anything was changed, and the full path takes it; there is no plain version. It took a fetch of 1 KiB
-from 57 to 20 us of CPU (docs/internals/decisions/fetch-path.md).
+log's file and index are open already. It answers as the full path (`FetchHandler`, `FetchService`)
+would, byte for byte, and leaves the session as that does. Everything else it declines before
+anything was changed, and the full path takes it; there is no plain version. It took a fetch of
+1 KiB from 57 to 20 us of CPU (docs/internals/decisions/fetch-path.md).
 """
 
 from cpython.bytes cimport (

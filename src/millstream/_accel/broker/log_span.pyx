@@ -1,6 +1,6 @@
 # cython: language_level=3, freethreading_compatible=True
 # cython: boundscheck=False, wraparound=False, cdivision=True
-"""Where the records of a consumer's read are in the files: what `LogReader` finds, for `fast_fetch`.
+"""Where the records of a consumer's read are in the files: for `fast_fetch`, as `LogReader` does.
 
 It looks only into files and indexes that are open already, and opens and changes nothing: whatever
 is unusual gets None, and `UnifiedLog.read` is asked.
