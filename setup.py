@@ -17,7 +17,7 @@ KERNEL = Path("src/millstream/_accel")
 # They stand on epoll; elsewhere their plain twins run.
 LINUX_ONLY = {
     "broker.file_sender",
-    "broker.headroom",
+    "broker.preallocation",
     "client.client_selector",
     "client.delivery",
     "client.partition_queues",

@@ -18,7 +18,6 @@ if TYPE_CHECKING or not _accel.COMPILED:
         ArrowRecordsReader,
         ArrowStream,
     )
-    from millstream.records.plain.client_batch import inspect_client_batch, number_batch
     from millstream.records.plain.consumer_record import ConsumerRecord
     from millstream.records.plain.consumer_records import FetchedBatches
     from millstream.records.plain.crc32c import crc32c
@@ -37,7 +36,6 @@ else:
         ArrowRecordsReader,
         ArrowStream,
     )
-    from millstream._accel.broker.client_batch import inspect_client_batch, number_batch
     from millstream._accel.codec.consumer_record import ConsumerRecord
     from millstream._accel.codec.consumer_records import FetchedBatches
     from millstream._accel.codec.crc32c import crc32c
@@ -61,9 +59,7 @@ __all__ = [
     "Record",
     "crc32c",
     "decode_records",
-    "inspect_client_batch",
     "murmur2",
-    "number_batch",
     "partition_for_key",
     "scan_records",
 ]

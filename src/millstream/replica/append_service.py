@@ -1,8 +1,8 @@
 """Produce: records into the logs that this broker leads, and answers as `acks` asks.
 
 `ReplicaManager.append` leads here. Each partition succeeds or fails for itself. With `acks=all`
-and followers, or on a topic whose durability is disk, the answer waits in the purgatory; the bytes
-do not, they are in the log by then.
+and followers, or on a topic whose durability is disk, the answer waits in the `PendingAcks` of the
+partition; the bytes do not, they are in the log by then.
 """
 
 from __future__ import annotations
@@ -16,13 +16,11 @@ from millstream.errors import (
     InvalidRequiredAcks,
     InvalidTopic,
     KafkaStorageError,
-    NotLeaderOrFollower,
-    RequestTimedOut,
     UnknownServerError,
 )
-from millstream.replica.produce_lane import make_produce_lane
-from millstream.replica.purgatory import DelayedOperation
-from millstream.replica.stored_log import stored_log
+from millstream.replica.fast_produce import make_fast_produce
+from millstream.replica.pending_acks import NEVER_MS
+from millstream.storage.faults import storage_error
 from millstream.storage.producer_entry import AppendOrigin
 
 if TYPE_CHECKING:
@@ -30,11 +28,10 @@ if TYPE_CHECKING:
 
     from millstream._accel.broker.express import ExpressHandler
     from millstream.clock import Clock
-    from millstream.replica.change_notifier import ChangeNotifier
     from millstream.replica.partition import Partition
     from millstream.replica.partition_table import PartitionTable
+    from millstream.replica.pending_acks import PendingAck
     from millstream.replica.ports import LogStore
-    from millstream.replica.purgatory import DelayedOperationPurgatory
     from millstream.storage.log_results import AppendInfo
     from millstream.storage.verification import VerificationGuard
     from millstream.types import ReadableBuffer, Uuid
@@ -59,96 +56,75 @@ class AppendResult(NamedTuple):
     log_start_offset: int = -1
 
 
-class _Waiting(NamedTuple):
-    """A partition whose records are in the log but not safe enough for an answer."""
+class DelayedProduce:
+    """A Produce request that waits for replicas or for the disk, in some of its partitions."""
 
-    place: int
-    """Which of the results it is."""
-    partition: Partition
-    required_offset: int
-    leadership_count: int
-    needs_all: bool
+    __slots__ = ("_done", "_results", "_waiting_count", "deadline_ms", "needs_all")
 
-    def verdict(self) -> ApiError | bool:
-        """True once the records are safe, an error if they never will be for sure."""
-        partition = self.partition
-        if partition.has_the_only_log:
-            # The broker is stopping: no need to make a client write them twice.
-            return _is_safe(partition, self.required_offset, needs_all=False)
-        if not partition.is_leader:
-            return partition.refusal()
-        if partition.leadership_count != self.leadership_count:
-            return NotLeaderOrFollower(f"this broker did not lead {partition.name} for a while")
-        if not _is_safe(partition, self.required_offset, needs_all=self.needs_all):
-            return False
-        return (partition.commit_error() if self.needs_all else None) or True
-
-
-class DelayedProduce(DelayedOperation):
-    """A Produce request that waits for replicas or for the disk."""
-
-    __slots__ = ("_done", "_results", "_waiting")
-
-    def __init__(
-        self,
-        deadline_ms: int,
-        results: list[AppendResult],
-        waiting: list[_Waiting],
-        done: AppendDone,
-    ) -> None:
-        super().__init__(deadline_ms)
+    def __init__(self, results: list[AppendResult], deadline_ms: int, *, needs_all: bool) -> None:
+        self.deadline_ms = deadline_ms
+        self.needs_all = needs_all
         self._results = results
-        self._waiting = waiting
+        self._waiting_count = 0
+        self._done: AppendDone | None = None
+
+    def wait(self, place: int, required_offset: int) -> PendingAck:
+        """One more partition to wait for, whose result is at a place."""
+        self._waiting_count += 1
+        return _PartitionAck(self, place, required_offset)
+
+    def begin(self, done: AppendDone) -> bool:
+        """All partitions have got their records; False if none is waited for."""
         self._done = done
+        return self._waiting_count > 0
 
-    def is_ready(self) -> bool:
-        """Whether no partition is waited for any more."""
-        still = []
-        for each in self._waiting:
-            verdict = each.verdict()
-            if verdict is False:
-                still.append(each)
-            elif verdict is not True:
-                self._fail(each.place, verdict)
-        self._waiting = still
-        return not still
+    def complete(self, place: int, error: ApiError | None) -> None:
+        """A partition is no longer waited for."""
+        if error is not None:
+            log_start = self._results[place].log_start_offset
+            self._results[place] = AppendResult(error, log_start_offset=log_start)
+        self._waiting_count -= 1
+        if not self._waiting_count and self._done is not None:
+            self._done(self._results)
 
-    def on_complete(self, *, is_expired: bool) -> None:
-        """Answer; at the deadline some partitions have a timeout to report."""
-        if is_expired and not self.is_ready():
-            for each in self._waiting:
-                self._fail(
-                    each.place,
-                    RequestTimedOut(
-                        f"{each.partition.name}: the records are in the log, but were not "
-                        "acknowledged in time"
-                    ),
-                )
-        self._done(self._results)
 
-    def _fail(self, place: int, error: ApiError) -> None:
-        log_start = self._results[place].log_start_offset
-        self._results[place] = AppendResult(error, log_start_offset=log_start)
+class _PartitionAck:
+    """The part of a request that one partition owes."""
+
+    __slots__ = ("_place", "_request", "deadline_ms", "needs_all", "required_offset")
+
+    def __init__(self, request: DelayedProduce, place: int, required_offset: int) -> None:
+        self._request = request
+        self._place = place
+        self.required_offset = required_offset
+        self.deadline_ms = request.deadline_ms
+        self.needs_all = request.needs_all
+
+    def complete(self, error: ApiError | None) -> None:
+        """The records are safe, or never will be for sure."""
+        self._request.complete(self._place, error)
 
 
 class AppendService:
     """The way of a Produce request through the logs."""
 
-    __slots__ = ("_clock", "_notifier", "_purgatory", "_store", "_table")
+    __slots__ = ("_arm", "_armed_ms", "_clock", "_store", "_table", "_waiting")
 
     def __init__(
         self,
         table: PartitionTable,
         store: LogStore,
-        purgatory: DelayedOperationPurgatory,
-        notifier: ChangeNotifier,
         clock: Clock,
+        arm: Callable[[int], object],
     ) -> None:
+        """`arm` is told the earliest deadline when it has changed: then `expire` is due."""
         self._table = table
         self._store = store
-        self._purgatory = purgatory
-        self._notifier = notifier
         self._clock = clock
+        self._arm = arm
+        self._armed_ms = NEVER_MS
+        # Those with answers that wait, and some that had them until lately.
+        self._waiting: dict[Partition, None] = {}
 
     def append(
         self,
@@ -170,7 +146,7 @@ class AppendService:
         needs_all = acks == ACKS_ALL
         wall_ms, now_ms = self._clock.wall_ms(), self._clock.monotonic_ms()
         results: list[AppendResult] = []
-        waiting: list[_Waiting] = []
+        delayed = DelayedProduce(results, now_ms + max(timeout_ms, 0), needs_all=needs_all)
         for topic, index, records in entries:
             place = len(results)
             partition: Partition | None = None
@@ -190,77 +166,79 @@ class AppendService:
                     transaction_version=transaction_version,
                 )
             except Exception as error:
-                results.append(self._failure(error, partition))
+                results.append(self.failure(error, partition))
                 continue
             results.append(self._success(partition, info))
             required = info.last_offset + 1
             if acks and not _is_safe(partition, required, needs_all=needs_all):
-                count = partition.leadership_count
-                waiting.append(_Waiting(place, partition, required, count, needs_all))
-        if not waiting:
-            return results
-        operation = DelayedProduce(now_ms + max(timeout_ms, 0), results, waiting, done)
-        self._purgatory.watch(operation, [each.partition for each in waiting])
-        return None
+                self.wait(partition, delayed.wait(place, required))
+        return None if delayed.begin(done) else results
 
-    def append_one(
-        self, topic: str | Uuid, index: int, records: ReadableBuffer, acks: int
-    ) -> AppendResult | None:
-        """The short way of a client's only batch; None if `append` is needed, nothing was done."""
-        partition = self._table.look_up(topic, index)
-        if partition is None or partition.is_internal or acks not in _ACKS:
-            return None
-        try:
-            base_offset = partition.append_alone(records, self._clock.wall_ms())
-        except Exception as error:
-            return self._failure(error, partition)
-        if base_offset is None:
-            return None
-        self._notifier.changed(partition)
-        # The generated constructor costs three times as much.
-        return tuple.__new__(AppendResult, (None, base_offset, -1, partition.log.log_start_offset))
+    def make_fast_path(self) -> ExpressHandler | None:
+        """Ordinary requests from their frames, compiled; None where it was not built."""
+        return make_fast_produce(self._table, self.failure, self._clock)
 
-    def make_express(self) -> ExpressHandler | None:
-        """`append_one` for a whole frame, compiled; None where it was not built."""
-        return make_produce_lane(
-            self._table, self._purgatory, self._notifier, self._failure, self._clock
-        )
+    # Answers that wait.
 
-    def append_own(self, partition: Partition, records: bytearray) -> int | None:
-        """The short way of a batch that a coordinator built, not compressed and with keys.
+    @property
+    def waiting_count(self) -> int:
+        """How many answers wait, each for one partition."""
+        return sum(len(partition.acks) for partition in self._waiting)
 
-        Its offset, and then it is committed; None if `append` is needed, nothing was done.
-        """
-        try:
-            offset = partition.append_alone(records, self._clock.wall_ms(), is_own=True)
-        except Exception as error:
-            failure = self._failure(error, partition).error
-            assert failure is not None
-            raise failure from error
-        if offset is not None:
-            self._notifier.changed(partition)
-        return offset
+    def wait(self, partition: Partition, ack: PendingAck) -> None:
+        """Answer when a partition's records are safe, or at the deadline."""
+        partition.acks.add(ack)
+        self._waiting[partition] = None
+        if ack.deadline_ms < self._armed_ms:
+            self._armed_ms = ack.deadline_ms
+            self._arm(ack.deadline_ms)
+
+    def expire(self, now_ms: int) -> None:
+        """Answer what has waited long enough."""
+        if now_ms < self._armed_ms:
+            return
+        for partition in list(self._waiting):
+            if partition.acks.deadline_ms <= now_ms:
+                partition.acks.expire(now_ms)
+            if not partition.acks:
+                del self._waiting[partition]
+        deadlines = [partition.acks.deadline_ms for partition in self._waiting]
+        self._armed_ms = min(deadlines, default=NEVER_MS)
+        if deadlines:
+            self._arm(self._armed_ms)
+
+    def next_deadline_ms(self) -> int | None:
+        """When `expire` is due; None if nothing waits."""
+        return None if self._armed_ms == NEVER_MS else self._armed_ms
+
+    def stop(self) -> None:
+        """Answer everything that waits as if its time had come."""
+        self.expire(NEVER_MS)
+
+    # What becomes of an append.
 
     def _success(self, partition: Partition, info: AppendInfo) -> AppendResult:
-        self._notifier.changed(partition)
         if info.wants_flush or partition.waits_for_disk:
             self._bring_to_disk(partition, info)
         return AppendResult(
             None, info.first_offset, info.log_append_time, partition.log.log_start_offset
         )
 
-    def _failure(self, error: Exception, partition: Partition | None) -> AppendResult:
+    def failure(self, error: Exception, partition: Partition | None) -> AppendResult:
+        """What a request is told of an exception, after the log's directory was told."""
         log_start = -1 if partition is None else partition.log.log_start_offset
+        if isinstance(error, OSError) and partition is not None:
+            error = storage_error(partition.log.directory, "appending", error)
         if isinstance(error, KafkaStorageError):
             if partition is not None and partition.fault is None:
-                self._store.note_error(stored_log(partition), error)
+                self._store.note_error(partition.log, error)
         elif not isinstance(error, ApiError):
             _logger.error("an append failed in a way that none should", exc_info=error)
             error = UnknownServerError(f"the append failed: {error!r}")
         return AppendResult(error, log_start_offset=log_start)
 
     def _bring_to_disk(self, partition: Partition, info: AppendInfo) -> None:
-        log = stored_log(partition)
+        log = partition.log
         if not partition.waits_for_disk:
             self._store.flush(log)
             return
@@ -269,7 +247,7 @@ class AppendService:
             # A failed disk is told by the log manager, to all partitions on it.
             if error is None:
                 partition.advance_high_watermark(self._clock.monotonic_ms())
-            self._notifier.changed(partition)
+            partition.changed()
 
         self._store.commit(log, info.last_offset + 1, on_disk)
 

@@ -1,13 +1,15 @@
-"""Carries the news that a partition has changed to whoever waits for it.
+"""Tells whoever waits for a partition that it has changed.
 
-The append, fetch and metadata paths of `ReplicaManager` report changes here. Sessions are marked at
-once, so that the next fetch sees the change; operations that wait are looked at a moment later,
-when the requests at hand are done: many appends then wake a consumer once, with all their records.
+`PartitionState.changed` leads here, whatever has happened. Sessions are marked at once, so that the
+next fetch sees the change; operations and answers that wait are looked at a moment later, when the
+requests at hand are done: many appends then wake a consumer once, with all their records.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from millstream.replica.pending_acks import PendingAcks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -31,12 +33,19 @@ class ChangeNotifier:
         self._defer = defer
         self._woken: dict[Hashable, None] = {}
 
+    def attach(self, partition: Partition) -> None:
+        """A partition reports its changes here from now on."""
+        partition.notifier = self
+        partition.waiting = self._purgatory.watchers
+
     def changed(self, partition: Partition) -> None:
         """A partition has more records, another watermark, start, leader or fault."""
         if partition.watchers:
             self._mark(partition)
         if partition in self._purgatory:
             self._wake(partition)
+        if partition.has_acks:
+            self._wake(partition.acks)
 
     def gone(self, partition: Partition) -> None:
         """A partition is no longer here; who fetches it looks it up anew."""
@@ -45,10 +54,13 @@ class ChangeNotifier:
             asked.unwatch()
 
     def run(self) -> None:
-        """Look at the operations whose turn it is."""
+        """Look at the operations and answers whose turn it is."""
         woken, self._woken = self._woken, {}
         for key in woken:
-            self._purgatory.check(key)
+            if isinstance(key, PendingAcks):
+                key.check()
+            else:
+                self._purgatory.check(key)
 
     def _mark(self, partition: Partition) -> None:
         for asked in partition.watchers:

@@ -13,7 +13,6 @@ from millstream.errors import ApiError
 
 if TYPE_CHECKING:
     from millstream.clock import Clock
-    from millstream.replica.change_notifier import ChangeNotifier
     from millstream.replica.isr import IsrProposal
     from millstream.replica.partition import Partition
     from millstream.replica.ports import IsrAlterer, IsrAnswer
@@ -24,11 +23,10 @@ _logger = logging.getLogger(__name__)
 class IsrSender:
     """Between partitions and the controller."""
 
-    __slots__ = ("_alterer", "_clock", "_notifier")
+    __slots__ = ("_alterer", "_clock")
 
-    def __init__(self, alterer: IsrAlterer, notifier: ChangeNotifier, clock: Clock) -> None:
+    def __init__(self, alterer: IsrAlterer, clock: Clock) -> None:
         self._alterer = alterer
-        self._notifier = notifier
         self._clock = clock
 
     def submit(self, partition: Partition, proposal: IsrProposal) -> None:
@@ -52,4 +50,4 @@ class IsrSender:
                 return
         else:
             partition.on_isr_answer(proposal, answer, now_ms)
-        self._notifier.changed(partition)
+        partition.changed()

@@ -32,6 +32,8 @@ from millstream.replica.isr import (
     IsrProposal,
     IsrState,
 )
+from millstream.replica.partition_state import PartitionState
+from millstream.replica.pending_acks import PendingAcks
 from millstream.storage.producer_entry import AppendOrigin
 
 if TYPE_CHECKING:
@@ -39,9 +41,9 @@ if TYPE_CHECKING:
 
     from millstream.errors import ApiError
     from millstream.metadata.topics import PartitionRegistration
-    from millstream.replica.fetch_partition import FetchPartition
-    from millstream.replica.ports import BrokerView, IsrAnswer, PartitionLog
+    from millstream.replica.ports import BrokerView, IsrAnswer
     from millstream.storage.log_results import AppendInfo
+    from millstream.storage.unified_log import UnifiedLog
     from millstream.storage.verification import VerificationGuard
     from millstream.types import ReadableBuffer, TopicPartition, Uuid
 
@@ -49,74 +51,63 @@ NO_EPOCH: Final = -1
 """A request that does not say which leader epoch it is for."""
 
 
-class Partition:
+class Partition(PartitionState):
     """The replica of one partition on this broker, and the rules while it leads."""
 
     __slots__ = (
         "_brokers",
-        "_followers",
         "_isr",
         "_lag_time_max_ms",
         "_local_id",
         "_min_isr",
+        "acks",
         "fault",
         "has_the_only_log",
-        "is_internal",
-        "is_leader",
-        "is_under_min_isr",
-        "leader_epoch",
         "leader_epoch_start",
         "leader_id",
-        "leadership_count",
         "log",
         "name",
         "partition_epoch",
         "replicas",
         "topic_id",
-        "waits_for_disk",
-        "watchers",
     )
 
     def __init__(
         self,
         name: TopicPartition,
         topic_id: Uuid,
-        log: PartitionLog,
+        log: UnifiedLog,
         *,
         local_id: int,
         brokers: BrokerView,
         lag_time_max_ms: int,
     ) -> None:
+        super().__init__(log.tail)
         self.name = name
         self.is_internal = name.topic in INTERNAL_TOPICS
-        """Whether only the broker itself writes to it."""
         self.topic_id = topic_id
         self.log = log
-        self.is_leader = False
+        self.acks = PendingAcks(self)
+        """The answers that wait for the records of this partition."""
         self.leader_id = NO_LEADER
-        self.leader_epoch = NO_EPOCH
         self.leader_epoch_start = 0
         """Where the log ended when this leadership began."""
         self.partition_epoch = -1
-        self.leadership_count = 0
-        """Changes whenever this broker becomes the leader after somebody else was."""
         self.has_the_only_log = False
         """Whether nobody leads, and nobody but this replica may: what it has written will stay."""
         self.replicas: tuple[int, ...] = ()
         self.fault: KafkaStorageError | None = None
         """Why the log cannot be used; None while it can."""
-        self.watchers: dict[FetchPartition, None] = {}
-        """Fetches and fetch sessions to be told of every change."""
         self._local_id = local_id
         self._brokers = brokers
         self._lag_time_max_ms = lag_time_max_ms
-        self._followers: dict[int, FollowerState] = {}
         self._isr = IsrState(frozenset())
-        self.is_under_min_isr = False
-        """Whether too few replicas are in sync for `acks=all`."""
         self._min_isr = 1
-        self.waits_for_disk = False
-        """Whether a record counts as written only when it is on disk."""
+
+    def use_log(self, log: UnifiedLog) -> None:
+        """The replica was moved to another directory, and its log with it."""
+        self.log = log
+        self.tail = log.tail
 
     # Roles, as the metadata has them.
 
@@ -141,7 +132,6 @@ class Partition:
         if is_new_epoch or is_new_leader:
             self._reset_followers(now_ms, is_new_leader=is_new_leader)
         self.is_leader = self.fault is None
-        self.leadership_count += is_new_leader and not self.has_the_only_log
         self.has_the_only_log = False
         self.note_config()
         self.advance_high_watermark(now_ms)
@@ -160,17 +150,20 @@ class Partition:
         self.is_leader = False
         self._followers.clear()
         self.note_config()
+        self.acks.check()
         return True
 
     def resign(self) -> None:
         """The partition is no longer here."""
         self.is_leader = self.has_the_only_log = False
         self.leader_id = NO_LEADER
+        self.acks.check()
 
     def fail(self, error: KafkaStorageError) -> None:
         """The log's directory is out of service."""
         self.fault = error
         self.is_leader = self.has_the_only_log = False
+        self.acks.check()
 
     def note_config(self) -> None:
         """The topic's settings, or the replicas, have changed."""
@@ -260,7 +253,7 @@ class Partition:
         guard: VerificationGuard | None = None,
         transaction_version: int = 2,
     ) -> AppendInfo:
-        """Write records and move the high watermark as far as this replica alone may.
+        """Write records and move the high watermark as far as that may.
 
         `needs_all` (acks=-1) refuses them while too few replicas are in sync.
         """
@@ -279,21 +272,8 @@ class Partition:
             guard=guard,
             transaction_version=transaction_version,
         )
-        if not self.waits_for_disk:
-            self.advance_high_watermark(now_ms)
+        self.on_append(now_ms)
         return info
-
-    def append_alone(
-        self, records: ReadableBuffer, wall_ms: int, *, is_own: bool = False
-    ) -> int | None:
-        """The short way where no replica and no disk is waited for: the batch's offset.
-
-        None if it has to go through `append_as_leader`, and then nothing has changed. `is_own` says
-        that this broker built the batch, not compressed and with keys.
-        """
-        if not self.is_leader or self._followers or self.waits_for_disk or self.is_under_min_isr:
-            return None
-        return self.log.append_committed(records, self.leader_epoch, wall_ms, is_own=is_own)
 
     def commit_error(self) -> ApiError | None:
         """What `acks=-1` must be told although its records are committed."""
@@ -304,22 +284,18 @@ class Partition:
             f"min.insync.replicas asks for {self._min_isr}; the records are in the log"
         )
 
-    def advance_high_watermark(self, now_ms: int) -> bool:
-        """Move it to what every replica that counts has; whether it has risen.
+    def least_end_offset(self, offset: int, now_ms: int) -> int:
+        """The least of an offset and the log ends of the followers that count.
 
-        It waits for followers that have caught up and are about to join the ISR, too: otherwise it
-        would run away from them and they could never join.
+        Those count that are in the ISR or being added to it, and those that have caught up and are
+        about to join: otherwise the high watermark would run away from them and they could never.
         """
-        if not self.is_leader or self.is_under_min_isr:
-            return False
-        log = self.log
-        offset = log.recovery_point if self.waits_for_disk else log.log_end_offset
         for replica, state in self._followers.items():
             if state.log_end_offset < offset and (
                 replica in self._isr.maximal or self._is_about_to_join(replica, state, now_ms)
             ):
                 offset = state.log_end_offset
-        return log.raise_high_watermark(offset)
+        return offset
 
     def _is_about_to_join(self, replica: int, state: FollowerState, now_ms: int) -> bool:
         end = self.log.log_end_offset

@@ -31,31 +31,32 @@ KeyT = TypeVar("KeyT")
 class PartitionTable:
     """Looks partitions up."""
 
-    __slots__ = ("_by_id", "_by_name", "_cache", "offline")
+    __slots__ = ("_cache", "by_id", "by_name", "offline")
 
     def __init__(self, cache: KRaftMetadataCache) -> None:
         self._cache = cache
-        self._by_name: dict[str, dict[int, Partition]] = {}
-        self._by_id: dict[Uuid, dict[int, Partition]] = {}
+        self.by_name: dict[str, dict[int, Partition]] = {}
+        self.by_id: dict[Uuid, dict[int, Partition]] = {}
+        """The partitions of topics by name and by id: always the same tables, for reading only."""
         self.offline: dict[TopicPartition, KafkaStorageError] = {}
         """Replicas of this broker whose log cannot be used, and why."""
 
     def __iter__(self) -> Iterator[Partition]:
-        for partitions in self._by_name.values():
+        for partitions in self.by_name.values():
             yield from partitions.values()
 
     def get(self, name: TopicPartition) -> Partition | None:
         """A partition of this broker, or None."""
-        partitions = self._by_name.get(name.topic)
+        partitions = self.by_name.get(name.topic)
         return None if partitions is None else partitions.get(name.partition)
 
     def of_topic(self, topic: str) -> list[Partition]:
         """The partitions of a topic that are here."""
-        return list(self._by_name.get(topic, {}).values())
+        return list(self.by_name.get(topic, {}).values())
 
     def look_up(self, topic: str | Uuid, index: int) -> Partition | None:
         """A partition by the name or id of its topic, or None."""
-        partitions = self._by_name.get(topic) if isinstance(topic, str) else self._by_id.get(topic)
+        partitions = self.by_name.get(topic) if isinstance(topic, str) else self.by_id.get(topic)
         return None if partitions is None else partitions.get(index)
 
     def find(self, topic: str | Uuid, index: int) -> Partition:
@@ -68,14 +69,14 @@ class PartitionTable:
     def add(self, partition: Partition) -> None:
         """This broker has a replica of it."""
         name = partition.name
-        self._by_name.setdefault(name.topic, {})[name.partition] = partition
-        self._by_id.setdefault(partition.topic_id, {})[name.partition] = partition
+        self.by_name.setdefault(name.topic, {})[name.partition] = partition
+        self.by_id.setdefault(partition.topic_id, {})[name.partition] = partition
 
     def remove(self, partition: Partition) -> None:
         """This broker has none any more."""
         name = partition.name
-        _remove(self._by_name, name.topic, name.partition)
-        _remove(self._by_id, partition.topic_id, name.partition)
+        _remove(self.by_name, name.topic, name.partition)
+        _remove(self.by_id, partition.topic_id, name.partition)
 
     def _absence(self, topic: str | Uuid, index: int) -> ApiError:
         if isinstance(topic, str):
@@ -91,7 +92,7 @@ class PartitionTable:
         fault = self.offline.get(TopicPartition(found.name, index))
         if fault is not None:
             return KafkaStorageError(str(fault))
-        here = self._by_name.get(found.name, {}).get(index)
+        here = self.by_name.get(found.name, {}).get(index)
         if here is not None and here.topic_id != found.id:
             return InconsistentTopicId(
                 f"{here.name} is of topic id {here.topic_id} here, of {found.id} by now"

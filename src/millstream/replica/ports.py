@@ -1,131 +1,23 @@
 """What the replica layer asks of others, stated as protocols.
 
-`storage.UnifiedLog` is a `PartitionLog` and `storage.LogManager` a `LogStore`; `node` brings the
-rest. Nothing here does anything.
+`storage.LogManager` is a `LogStore`; `node` brings the rest. Nothing here does anything.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from millstream.storage.log_results import FetchIsolation
-from millstream.storage.producer_entry import AppendOrigin
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from millstream.errors import ApiError
     from millstream.replica.isr import IsrProposal
-    from millstream.storage.config import LogConfig
-    from millstream.storage.epoch_cache import EpochEnd
     from millstream.storage.flusher import Completion
     from millstream.storage.log_dir_description import LogDirDescription
-    from millstream.storage.log_results import AppendInfo, FetchData, OffsetMetadata
-    from millstream.storage.producer_state import ProducerStateManager
-    from millstream.storage.time_lookup import TimedRecord
     from millstream.storage.unified_log import UnifiedLog
-    from millstream.storage.verification import VerificationGuard
-    from millstream.types import ReadableBuffer, TopicPartition, Uuid
+    from millstream.types import TopicPartition, Uuid
 
     IsrAnswered: TypeAlias = Callable[["IsrAnswer | ApiError"], None]
-
-
-class PartitionLog(Protocol):
-    """What a partition asks of its log, to follow the rules of replication."""
-
-    @property
-    def config(self) -> LogConfig:
-        """The topic's settings."""
-        ...
-
-    @property
-    def producers(self) -> ProducerStateManager:
-        """What is known about producers."""
-        ...
-
-    @property
-    def log_start_offset(self) -> int:
-        """The first offset that may be read."""
-        ...
-
-    @property
-    def log_end_offset(self) -> int:
-        """The offset of the next record."""
-        ...
-
-    @property
-    def high_watermark(self) -> int:
-        """Everything before it is committed."""
-        ...
-
-    @property
-    def last_stable_offset(self) -> int:
-        """Every transaction before it is decided."""
-        ...
-
-    @property
-    def recovery_point(self) -> int:
-        """Everything before it is on disk."""
-        ...
-
-    def append_as_leader(
-        self,
-        records: ReadableBuffer,
-        leader_epoch: int,
-        now_ms: int,
-        *,
-        origin: AppendOrigin = AppendOrigin.CLIENT,
-        guard: VerificationGuard | None = None,
-        transaction_version: int = 2,
-    ) -> AppendInfo:
-        """Check, number and write records."""
-        ...
-
-    def append_committed(
-        self, records: ReadableBuffer, leader_epoch: int, now_ms: int, *, is_own: bool = False
-    ) -> int | None:
-        """The short way for an ordinary batch and a leader without followers; None if it is not.
-
-        `is_own` says that this broker built the batch, not compressed and with keys.
-        """
-        ...
-
-    def begin_epoch(self, leader_epoch: int) -> None:
-        """This broker leads from now on."""
-        ...
-
-    def read(
-        self,
-        offset: int,
-        bytes_max: int,
-        isolation: FetchIsolation = FetchIsolation.LOG_END,
-        *,
-        must_progress: bool = True,
-    ) -> FetchData:
-        """The records from an offset on."""
-        ...
-
-    def locate(self, offset: int) -> OffsetMetadata:
-        """Where an offset is in the files."""
-        ...
-
-    def offset_for_timestamp(
-        self, timestamp: int, isolation: FetchIsolation = FetchIsolation.LOG_END
-    ) -> TimedRecord | None:
-        """The first record at or after a time, or what a special value names."""
-        ...
-
-    def end_offset_for_epoch(self, epoch: int) -> EpochEnd:
-        """Where an epoch ended."""
-        ...
-
-    def raise_high_watermark(self, offset: int) -> bool:
-        """Move it up; False if it is there already."""
-        ...
-
-    def raise_log_start_offset(self, offset: int) -> bool:
-        """Nothing before an offset may be read any more; False if that was so."""
-        ...
 
 
 class LogStore(Protocol):

@@ -67,6 +67,11 @@ class DelayedOperationPurgatory:
         """Whether an operation waits for a key."""
         return key in self._watchers
 
+    @property
+    def watchers(self) -> dict[Hashable, dict[DelayedOperation, None]]:
+        """The operations by what they wait for: always the same table, for reading only."""
+        return self._watchers
+
     def complete_or_watch(self, operation: DelayedOperation, keys: Iterable[Hashable]) -> bool:
         """Complete an operation if it is ready; otherwise let it wait for its keys."""
         if operation.is_ready():

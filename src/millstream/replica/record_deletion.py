@@ -21,7 +21,6 @@ from millstream.replica.purgatory import DelayedOperation
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from millstream.replica.change_notifier import ChangeNotifier
     from millstream.replica.partition import Partition
     from millstream.replica.partition_table import PartitionTable
     from millstream.replica.purgatory import DelayedOperationPurgatory
@@ -85,7 +84,6 @@ def delete_records(
     done: DeleteDone,
     table: PartitionTable,
     purgatory: DelayedOperationPurgatory,
-    notifier: ChangeNotifier,
     on_storage_error: Callable[[Partition, KafkaStorageError], None],
     *,
     allows_internal: bool = False,
@@ -103,7 +101,7 @@ def delete_records(
                 on_storage_error(partition, error)
             results.append(DeleteResult(error))
             continue
-        notifier.changed(partition)
+        partition.changed()
         results.append(DeleteResult(None, partition.low_watermark))
         if partition.low_watermark < offset:
             waiting[place] = partition, offset

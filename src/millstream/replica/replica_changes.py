@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from millstream.errors import ApiError, InconsistentTopicId, KafkaStorageError
 from millstream.metadata.cluster import is_reserved_directory
 from millstream.replica.partition import Partition
-from millstream.replica.stored_log import stored_log
 from millstream.storage.faults import is_passing
 
 if TYPE_CHECKING:
@@ -128,7 +127,7 @@ class ReplicaChanges:
         if wanted.leads:
             self._lead(partition, wanted.local, now_ms)
         elif partition.become_follower(wanted.local.registration):
-            self._notifier.changed(partition)
+            partition.changed()
 
     def _lead(self, partition: Partition, local: LocalPartition, now_ms: int) -> None:
         try:
@@ -137,12 +136,12 @@ class ReplicaChanges:
             self._note_storage_error(partition, error)
             return
         if is_changed:
-            self._notifier.changed(partition)
+            partition.changed()
 
     def _note_storage_error(self, partition: Partition, error: KafkaStorageError) -> None:
         _logger.error("%s cannot be led: %s", partition.name, error)
         # The store may take the whole directory out of service, and this partition with it.
-        self._store.note_error(stored_log(partition), error)
+        self._store.note_error(partition.log, error)
         if partition.fault is None:
             self.fail(partition.name, error)
 
@@ -187,6 +186,7 @@ class ReplicaChanges:
             brokers=self._brokers,
             lag_time_max_ms=self._lag_time_max_ms,
         )
+        self._notifier.attach(partition)
         self._table.add(partition)
         return partition
 

@@ -24,7 +24,6 @@ from millstream.replica.partition_table import PartitionTable
 from millstream.replica.purgatory import DelayedOperationPurgatory
 from millstream.replica.record_deletion import delete_records
 from millstream.replica.replica_changes import ReplicaChanges
-from millstream.replica.stored_log import stored_log
 from millstream.replica.transaction_verification import (
     require_one_producer,
     transactional_batches,
@@ -87,23 +86,17 @@ class ReplicaManager:
         self._notifier = ChangeNotifier(self._purgatory, defer)
         self._table = PartitionTable(cache)
         self._brokers = ImageBrokerView(cache)
-        self._isr_sender = IsrSender(alterer, self._notifier, clock)
+        self._isr_sender = IsrSender(alterer, clock)
         self._sessions = FetchSessionCache(config.fetch_session_slots, random)
-        self._appends = AppendService(self._table, store, self._purgatory, self._notifier, clock)
-        self.append_one = self._appends.append_one
-        """The short way of a request with one batch that is in no transaction.
+        self._appends = AppendService(self._table, store, clock, arm)
+        self.express = self._appends.make_fast_path()
+        """The fast path for the frames of listeners; None where it was not built.
 
-        It serves ordinary batches where nobody has to be waited for; for the others it gives None
-        and has done nothing, and `append` takes them.
+        It serves ordinary requests; the others it declines, and has done nothing then.
         """
-        self.express = self._appends.make_express()
-        """The same for whole frames, compiled, for the listeners; None where it was not built.
-
-        Its reader answers ordinary fetches: see `FastFetch`.
-        """
-        self.append_own = self._appends.append_own
-        """The same for a batch that a coordinator has built."""
-        fast_fetch = make_fast_fetch(self._sessions, clock, fetch_max_bytes=config.fetch_max_bytes)
+        fast_fetch = make_fast_fetch(
+            self._sessions, self._purgatory, clock, fetch_max_bytes=config.fetch_max_bytes
+        )
         if self.express is not None:
             self.express.reader = fast_fetch
         self._fetches = FetchService(
@@ -150,7 +143,7 @@ class ReplicaManager:
     @property
     def waiting_count(self) -> int:
         """How many requests wait for an answer."""
-        return len(self._purgatory)
+        return len(self._purgatory) + self._appends.waiting_count
 
     # Produce.
 
@@ -307,7 +300,6 @@ class ReplicaManager:
             done,
             self._table,
             self._purgatory,
-            self._notifier,
             self._on_storage_error,
             allows_internal=allows_internal,
         )
@@ -338,13 +330,13 @@ class ReplicaManager:
         for partition in self._table.of_topic(topic):
             partition.note_config()
             partition.advance_high_watermark(self._clock.monotonic_ms())
-            self._notifier.changed(partition)
+            partition.changed()
 
     def note_log_start(self, name: TopicPartition) -> None:
         """Retention has moved the start of a log."""
         partition = self._table.get(name)
         if partition is not None:
-            self._notifier.changed(partition)
+            partition.changed()
 
     def fail_directory(self, failure: DirectoryFailure) -> None:
         """A log directory is out of service: so are its partitions, and who waits for them."""
@@ -355,13 +347,18 @@ class ReplicaManager:
 
     def next_deadline_ms(self) -> int | None:
         """When `tick` has something to do, on the monotonic clock; None if never."""
-        known = [self._purgatory.next_deadline_ms(), self._isr_check_ms]
+        known = [
+            self._purgatory.next_deadline_ms(),
+            self._appends.next_deadline_ms(),
+            self._isr_check_ms,
+        ]
         return min((each for each in known if each is not None), default=None)
 
     def tick(self) -> None:
         """Answer what has waited long enough, and look for followers that lag."""
         now_ms = self._clock.monotonic_ms()
         self._purgatory.expire(now_ms)
+        self._appends.expire(now_ms)
         if self._isr_check_ms is not None and now_ms >= self._isr_check_ms:
             self._isr_check_ms = None
             self._check_isrs(now_ms)
@@ -370,6 +367,7 @@ class ReplicaManager:
 
     def stop(self) -> None:
         """Answer everybody who waits; nothing more will come."""
+        self._appends.stop()
         self._purgatory.complete_all()
 
     def _plan_isr_check(self) -> None:
@@ -385,7 +383,7 @@ class ReplicaManager:
                 self._isr_sender.submit(partition, proposal)
 
     def _on_storage_error(self, partition: Partition, error: KafkaStorageError) -> None:
-        self._store.note_error(stored_log(partition), error)
+        self._store.note_error(partition.log, error)
 
     def _ask(
         self, topic: str, index: int, question: Callable[[Partition], TimedRecord]

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     Handle: TypeAlias = Callable[[Any, Exchange], Message | None]
     Fail: TypeAlias = Callable[[Any, ApiError, int], Message]
-    ShortWay: TypeAlias = Callable[[Request], Response | Outcome | None]
 
 _logger = logging.getLogger(__name__)
 
@@ -42,8 +41,6 @@ class Handler:
     """Gives the response; None if it comes, or came, through `Exchange.answer`."""
     fail: Fail
     """The response, in a version, that says that all of a request failed, and why."""
-    short_way: ShortWay | None = None
-    """Tried first: answers from the bytes, or gives None and has done nothing."""
 
 
 class ApiServer:
@@ -64,10 +61,6 @@ class ApiServer:
             raise DecodeError(f"API key {api_key} is not served here")
         if not API_BY_KEY[api_key].released.covers(version):
             return _refuse_version(request)
-        if handler.short_way is not None:
-            answer = handler.short_way(request)
-            if answer is not None:
-                return answer
         message = read_body(self._request_classes[api_key], request)
         exchange = Exchange(request, message, self._complete)
         try:

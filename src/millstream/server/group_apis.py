@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
-from millstream.network.log_limiter import LogLimiter
 from millstream.protocol.api import ApiKey
 from millstream.server.api_server import Handler
 from millstream.server.handlers.consumer_group_describe import (
@@ -26,11 +24,7 @@ from millstream.server.handlers.heartbeat import fail_heartbeat, handle_heartbea
 from millstream.server.handlers.join_group import fail_join_group, handle_join_group
 from millstream.server.handlers.leave_group import fail_leave_group, handle_leave_group
 from millstream.server.handlers.list_groups import fail_list_groups, handle_list_groups
-from millstream.server.handlers.offset_commit import (
-    commit_by_frame,
-    fail_offset_commit,
-    handle_offset_commit,
-)
+from millstream.server.handlers.offset_commit import fail_offset_commit, handle_offset_commit
 from millstream.server.handlers.offset_delete import fail_offset_delete, handle_offset_delete
 from millstream.server.handlers.offset_fetch import fail_offset_fetch, handle_offset_fetch
 from millstream.server.handlers.sync_group import fail_sync_group, handle_sync_group
@@ -42,14 +36,11 @@ from millstream.server.handlers.txn_offset_commit import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from millstream.clock import Clock
     from millstream.coordinator.group.coordinator import GroupCoordinator
     from millstream.server.api_server import Fail
 
-_logger = logging.getLogger(__name__)
 
-
-def group_handlers(groups: GroupCoordinator, clock: Clock) -> dict[ApiKey, Handler]:
+def group_handlers(groups: GroupCoordinator) -> dict[ApiKey, Handler]:
     """How requests about groups and offsets are answered."""
     pairs: dict[ApiKey, tuple[Callable[..., None], Fail]] = {
         ApiKey.JOIN_GROUP: (handle_join_group, fail_join_group),
@@ -59,6 +50,7 @@ def group_handlers(groups: GroupCoordinator, clock: Clock) -> dict[ApiKey, Handl
         ApiKey.DESCRIBE_GROUPS: (handle_describe_groups, fail_describe_groups),
         ApiKey.LIST_GROUPS: (handle_list_groups, fail_list_groups),
         ApiKey.DELETE_GROUPS: (handle_delete_groups, fail_delete_groups),
+        ApiKey.OFFSET_COMMIT: (handle_offset_commit, fail_offset_commit),
         ApiKey.OFFSET_FETCH: (handle_offset_fetch, fail_offset_fetch),
         ApiKey.OFFSET_DELETE: (handle_offset_delete, fail_offset_delete),
         ApiKey.TXN_OFFSET_COMMIT: (handle_txn_offset_commit, fail_txn_offset_commit),
@@ -71,12 +63,6 @@ def group_handlers(groups: GroupCoordinator, clock: Clock) -> dict[ApiKey, Handl
             fail_consumer_group_describe,
         ),
     }
-    handlers = {
+    return {
         api: Handler(partial(handle, groups=groups), fail) for api, (handle, fail) in pairs.items()
     }
-    handlers[ApiKey.OFFSET_COMMIT] = Handler(
-        partial(handle_offset_commit, groups=groups),
-        fail_offset_commit,
-        partial(commit_by_frame, groups=groups, log=LogLimiter(clock, _logger)),
-    )
-    return handlers

@@ -218,7 +218,7 @@ def _coordinator_handlers(
             partial(handle_find_coordinator, topics=coordinators.topics, metadata=metadata),
             fail_find_coordinator,
         ),
-        **group_handlers(coordinators.groups, clock),
+        **group_handlers(coordinators.groups),
         **share_handlers(coordinators.shares, metadata),
         **transaction_handlers(
             coordinators.transactions,

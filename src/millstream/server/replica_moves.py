@@ -99,7 +99,7 @@ class ReplicaMoves:
         try:
             partition = self._replicas.partition(name.topic, name.partition)
             if self._logs.moves.advance(name, PIECE_BYTES) == 0:
-                partition.log = self._logs.moves.finish(name)
+                partition.use_log(self._logs.moves.finish(name))
                 self._report(partition)
             else:
                 self._moving[name] = None

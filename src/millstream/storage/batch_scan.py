@@ -21,7 +21,7 @@ from millstream.records.layout import (
     MAGIC_AT,
 )
 from millstream.records.legacy import LegacyBatch
-from millstream.storage.index import RELATIVE_OFFSET_MAX
+from millstream.storage.log_state import RELATIVE_OFFSET_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -119,7 +119,8 @@ class _Writer:
         written = self.pending_bytes
         if written:
             batches = [RecordBatch(data) for data in self.pending]
-            self.segment.append_batches(b"".join(self.pending), batches)
+            summaries = [(each.size, each.last_offset, each.max_timestamp) for each in batches]
+            self.segment.append_batches(b"".join(self.pending), summaries)
             self.pending, self.pending_bytes = [], 0
         return written
 

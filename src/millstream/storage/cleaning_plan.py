@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from millstream.dataclass import dataclass
 from millstream.storage.compaction import LastRecord
-from millstream.storage.index import RELATIVE_OFFSET_MAX
+from millstream.storage.log_state import RELATIVE_OFFSET_MAX
 from millstream.types import INT64_MAX
 
 if TYPE_CHECKING:

@@ -20,22 +20,23 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from millstream import _accel
 from millstream.errors import KafkaStorageError
 from millstream.storage.filesystem import LOCK_FILE_NAME, DiskUsage, FileStatus
+from millstream.storage.log_state import FileState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from millstream.types import ReadableBuffer
 
-_make_headroom: Callable[[int, int, int], bool] | None = None
+_preallocate: Callable[[int, int, int], bool] | None = None
 if _accel.COMPILED:
     with suppress(ImportError):  # It is for Linux only.
-        from millstream._accel.broker.headroom import make_headroom as _make_headroom
+        from millstream._accel.broker.preallocation import preallocate as _preallocate
 
-HEADROOM_SINCE_BYTES: Final = 4 * 1024 * 1024
+PREALLOCATION_SINCE_BYTES: Final = 4 * 1024 * 1024
 """Smaller files get none: a broker may have thousands of them."""
-HEADROOM_PART: Final = 8
+PREALLOCATION_PART: Final = 8
 """A file is given an eighth of its size in advance,"""
-HEADROOM_BYTES_MAX: Final = 16 * 1024 * 1024
+PREALLOCATION_BYTES_MAX: Final = 16 * 1024 * 1024
 """and no more than this."""
 SPARE_BYTES_MAX: Final = 32 * 1024
 """What a file may have of the disk beyond its content: the end of its last block, and its tree."""
@@ -64,37 +65,35 @@ class DiskFileMap:
         self.buffer.close()
 
 
-class DiskFile:
+class DiskFile(FileState):
     """A real open file."""
 
-    __slots__ = ("_descriptor", "headroom_end", "path")
+    __slots__ = ("path",)
 
     def __init__(self, path: str, flags: int) -> None:
-        self._descriptor = -1
-        self.headroom_end = 0
-        """An append that ends further on asks `make_headroom` first."""
+        super().__init__()
         self.path = path
-        self._descriptor = os.open(path, flags, 0o644)
+        self.descriptor = os.open(path, flags, 0o644)
 
     def __del__(self) -> None:
         self.close()
 
     def fileno(self) -> int:
         """The descriptor."""
-        return self._descriptor
+        return self.descriptor
 
     def size(self) -> int:
         """By `fstat`."""
-        return os.fstat(self._descriptor).st_size
+        return os.fstat(self.descriptor).st_size
 
     def pread(self, length: int, position: int) -> bytes:
         """One system call, unless it was cut short."""
-        data = os.pread(self._descriptor, length, position)
+        data = os.pread(self.descriptor, length, position)
         if len(data) == length or not data:
             return data
         parts = [data]
         got = len(data)
-        while got < length and (data := os.pread(self._descriptor, length - got, position + got)):
+        while got < length and (data := os.pread(self.descriptor, length - got, position + got)):
             parts.append(data)
             got += len(data)
         return b"".join(parts)
@@ -104,7 +103,7 @@ class DiskFile:
         view = memoryview(buffer)
         got = 0
         while got < len(view):
-            count = os.preadv(self._descriptor, [view[got:]], position + got)
+            count = os.preadv(self.descriptor, [view[got:]], position + got)
             if count == 0:
                 break
             got += count
@@ -112,73 +111,73 @@ class DiskFile:
 
     def pwrite(self, data: ReadableBuffer, position: int) -> None:
         """One system call, unless it was cut short."""
-        written = os.pwrite(self._descriptor, data, position)
+        written = os.pwrite(self.descriptor, data, position)
         if written != len(data):
             view = memoryview(data)
             while written < len(view):
-                written += os.pwrite(self._descriptor, view[written:], position + written)
+                written += os.pwrite(self.descriptor, view[written:], position + written)
 
     def pwritev(self, buffers: Sequence[ReadableBuffer], position: int) -> None:
         """One system call, unless it was cut short."""
         total = sum(map(len, buffers))
-        written = os.pwritev(self._descriptor, buffers, position)
+        written = os.pwritev(self.descriptor, buffers, position)
         if written != total:
             # Rare (a full disk, a signal): one copy makes the rest simple.
             self.pwrite(memoryview(b"".join(buffers))[written:], position + written)
 
     def append(self, data: ReadableBuffer, position: int) -> None:
-        """One system call, unless the file needs headroom."""
+        """One system call, unless the file needs blocks."""
         end = position + len(data)
-        if end > self.headroom_end:
-            self.make_headroom(position, end)
+        if end > self.preallocated_end:
+            self.preallocate(position, end)
         self.pwrite(data, position)
 
-    def make_headroom(self, position: int, end: int) -> None:
+    def preallocate(self, position: int, end: int) -> None:
         """Take blocks for an append, and for those to come; without them it costs more, no less.
 
         Whether there is room at all the write finds out.
         """
-        wanted_end = end + min(end // HEADROOM_PART, HEADROOM_BYTES_MAX)
-        if end < HEADROOM_SINCE_BYTES:
-            self.headroom_end = HEADROOM_SINCE_BYTES
-        elif _make_headroom is not None and _make_headroom(
-            self._descriptor, position, wanted_end - position
+        wanted_end = end + min(end // PREALLOCATION_PART, PREALLOCATION_BYTES_MAX)
+        if end < PREALLOCATION_SINCE_BYTES:
+            self.preallocated_end = PREALLOCATION_SINCE_BYTES
+        elif _preallocate is not None and _preallocate(
+            self.descriptor, position, wanted_end - position
         ):
-            self.headroom_end = wanted_end
+            self.preallocated_end = wanted_end
         else:
-            self.headroom_end = sys.maxsize
+            self.preallocated_end = sys.maxsize
 
     def trim(self, size: int) -> None:
         """By `ftruncate`, if the size is another or blocks were taken, by whomever."""
-        status = os.fstat(self._descriptor)
+        status = os.fstat(self.descriptor)
         taken = status.st_blocks * _BLOCK_BYTES - size
         if status.st_size != size or taken > SPARE_BYTES_MAX:
             self.truncate(size)
 
     def truncate(self, size: int) -> None:
         """By `ftruncate`."""
-        os.ftruncate(self._descriptor, size)
-        self.headroom_end = 0
+        os.ftruncate(self.descriptor, size)
+        self.preallocated_end = 0
 
     def allocate(self, size: int) -> None:
         """By `posix_fallocate`; where that is missing the file only gets its size."""
         if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(self._descriptor, 0, size)
+            os.posix_fallocate(self.descriptor, 0, size)
         else:
-            os.ftruncate(self._descriptor, max(size, self.size()))
+            os.ftruncate(self.descriptor, max(size, self.size()))
 
     def sync(self) -> None:
         """By `fdatasync`: the content and the size."""
-        _full_sync(self._descriptor)
+        _full_sync(self.descriptor)
 
     def map(self, size: int) -> DiskFileMap:
         """A shared mapping; it holds a descriptor of its own."""
-        return DiskFileMap(self._descriptor, size)
+        return DiskFileMap(self.descriptor, size)
 
     def close(self) -> None:
         """Close the descriptor; again is fine."""
-        if self._descriptor >= 0:
-            descriptor, self._descriptor = self._descriptor, -1
+        if self.descriptor >= 0:
+            descriptor, self.descriptor = self.descriptor, -1
             os.close(descriptor)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from millstream.errors import InvalidArgument, KafkaStorageError
 from millstream.storage.checkpoint import LEADER_EPOCH_FILE, read_epochs, write_epochs
+from millstream.storage.log_state import EpochState
 
 if TYPE_CHECKING:
     from millstream.storage.filesystem import FileSystem
@@ -36,17 +37,17 @@ class EpochEnd(NamedTuple):
 UNDEFINED_END: Final = EpochEnd(UNDEFINED_EPOCH, UNDEFINED_OFFSET)
 
 
-class LeaderEpochCache:
+class LeaderEpochCache(EpochState):
     """The epochs of one log, in memory and in its checkpoint file."""
 
-    __slots__ = ("_entries", "_filesystem", "_is_needed", "_path", "is_dirty")
+    __slots__ = ("_filesystem", "_is_needed", "_path")
+
+    _entries: list[EpochEntry]
 
     def __init__(self, filesystem: FileSystem, directory: str) -> None:
+        super().__init__()
         self._filesystem = filesystem
         self._path = f"{directory}/{LEADER_EPOCH_FILE}"
-        self._entries: list[EpochEntry] = []
-        self.is_dirty = False
-        """Whether the checkpoint is not what it should be: to be flushed, or flushed again."""
         # Whether records depend on what the checkpoint lacks; not if an epoch has merely begun.
         self._is_needed = False
 

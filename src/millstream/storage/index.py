@@ -13,17 +13,14 @@ from struct import Struct
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from millstream.errors import InvalidArgument, MillstreamError
+from millstream.storage.log_state import RELATIVE_OFFSET_MAX, UNKNOWN, IndexState
 
 if TYPE_CHECKING:
     from millstream.storage.filesystem import File, FileMap, FileSystem, MappedBuffer
 
-RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
-"""How far an offset may be from its segment's base."""
-
 PENDING_BYTES_MAX: Final = 4096
 """New entries go to the file when there are so many."""
 _NEAR_SLOTS: Final = 8
-_UNKNOWN: Final = -1
 
 _INT32 = Struct(">i")
 _INT64 = Struct(">q")
@@ -49,45 +46,31 @@ class TimestampOffset(NamedTuple):
     offset: int
 
 
-class SparseIndex:
+class SparseIndex(IndexState):
     """What both indexes share: the file, its map, its size, the binary search.
 
     New entries wait in memory and go to the file some hundred at a time. A crash loses them
     with no harm: the segment they belong to is recovered, and its indexes are rebuilt.
     """
 
-    __slots__ = (
-        "_entry_count",
-        "_file",
-        "_filesystem",
-        "_last",
-        "_map",
-        "_pending",
-        "base_offset",
-        "entry_count_max",
-        "path",
-    )
+    __slots__ = ("_file", "_filesystem", "_map", "path")
 
     ENTRY_BYTES: ClassVar[int]
 
     def __init__(self, filesystem: FileSystem, path: str, base_offset: int, bytes_max: int) -> None:
-        self.path = path
-        self.base_offset = base_offset
         # Fewer than two and the segment would roll before every batch.
-        self.entry_count_max = max(bytes_max // self.ENTRY_BYTES, 2)
+        super().__init__(base_offset, max(bytes_max // self.ENTRY_BYTES, 2))
+        self.path = path
         self._filesystem = filesystem
-        self._entry_count = _UNKNOWN
-        self._pending = bytearray()
-        self._last: tuple[int, int] | None = None  # The last entry, where it is known.
         self._file: File | None = None
         self._map: FileMap | None = None
 
     @property
     def entry_count(self) -> int:
         """How many entries there are; the first question reads the file's size."""
-        if self._entry_count == _UNKNOWN:
+        if self.known_count == UNKNOWN:
             self._load()
-        return self._entry_count
+        return self.known_count
 
     def exists(self) -> bool:
         """Whether there is a file."""
@@ -113,13 +96,13 @@ class SparseIndex:
 
     def clear(self) -> None:
         """Begin again without entries: to rebuild."""
-        self._pending.clear()
-        self._last = None
+        self.pending.clear()
+        self.last = None
         self._unmap()
         self._file = None
         if self.exists():
             self._filesystem.open(self.path).truncate(0)
-        self._entry_count = 0
+        self.known_count = 0
 
     def release(self) -> None:
         """Give back the map and the descriptor; the next use takes new ones."""
@@ -141,30 +124,30 @@ class SparseIndex:
             raise CorruptIndex(
                 f"{self.path} has {size} bytes, not a multiple of {self.ENTRY_BYTES}"
             )
-        self._entry_count = size // self.ENTRY_BYTES
+        self.known_count = size // self.ENTRY_BYTES
 
     def _append_entry(self, entry: bytes, last: tuple[int, int]) -> None:
-        self._pending += entry
-        self._last = last
-        self._entry_count += 1
-        if len(self._pending) >= PENDING_BYTES_MAX:
+        self.pending += entry
+        self.last = last
+        self.known_count += 1
+        if len(self.pending) >= PENDING_BYTES_MAX:
             # A disk that has no room for hints need not refuse records: try again later.
             with suppress(OSError):
                 self._write_pending()
 
     def _write_pending(self) -> None:
-        if self._pending:
+        if self.pending:
             if self._file is None:
                 self._open_for_append()
             assert self._file is not None
-            end = self._entry_count * self.ENTRY_BYTES
-            self._file.pwrite(self._pending, end - len(self._pending))
-            self._pending = bytearray()
+            end = self.known_count * self.ENTRY_BYTES
+            self._file.pwrite(self.pending, end - len(self.pending))
+            self.pending = bytearray()
 
     def _open_for_append(self) -> None:
         self._unmap()
         file = self._filesystem.open(self.path, create=True)
-        full_bytes = max(self.entry_count_max, self._entry_count) * self.ENTRY_BYTES
+        full_bytes = max(self.entry_count_max, self.known_count) * self.ENTRY_BYTES
         if file.size() != full_bytes:
             file.truncate(full_bytes)
         self._file = file
@@ -174,20 +157,22 @@ class SparseIndex:
         if self._map is None:
             file = self._file or self._filesystem.open(self.path)
             self._map = file.map(file.size())
+            self.mapped = self._map.buffer
         return self._map.buffer
 
     def _unmap(self) -> None:
         if self._map is not None:
+            self.mapped = None
             self._map.close()
             self._map = None
 
     def _entry_bytes(self, entry: Struct, slot: int) -> tuple[int, int]:
         """One entry's two numbers, from the file or from memory."""
         position = slot * self.ENTRY_BYTES
-        first_pending = self._entry_count * self.ENTRY_BYTES - len(self._pending)
+        first_pending = self.known_count * self.ENTRY_BYTES - len(self.pending)
         found: tuple[int, int]
         if position >= first_pending:
-            found = entry.unpack_from(self._pending, position - first_pending)
+            found = entry.unpack_from(self.pending, position - first_pending)
         else:
             found = entry.unpack_from(self._buffer(), position)
         return found
@@ -195,10 +180,10 @@ class SparseIndex:
     def _last_at_most(self, field: Struct, shift: int, target: int) -> int:
         """The last slot whose field (sorted, at `shift` in the entry) is <= target, or -1."""
         count = self.entry_count
-        pending_count = len(self._pending) // self.ENTRY_BYTES
+        pending_count = len(self.pending) // self.ENTRY_BYTES
         written_count = count - pending_count
-        if pending_count and field.unpack_from(self._pending, shift)[0] <= target:
-            return written_count + self._search(self._pending, pending_count, field, shift, target)
+        if pending_count and field.unpack_from(self.pending, shift)[0] <= target:
+            return written_count + self._search(self.pending, pending_count, field, shift, target)
         if not written_count:
             return -1
         return self._search(self._buffer(), written_count, field, shift, target)
@@ -237,9 +222,9 @@ class SparseIndex:
         """Forget the entries from a slot on; what lies behind in the file is overwritten."""
         dropped_bytes = (self.entry_count - entry_count) * self.ENTRY_BYTES
         if dropped_bytes > 0:
-            del self._pending[max(len(self._pending) - dropped_bytes, 0) :]
-            self._last = None
-            self._entry_count = entry_count
+            del self.pending[max(len(self.pending) - dropped_bytes, 0) :]
+            self.last = None
+            self.known_count = entry_count
 
     def _relative(self, offset: int) -> int:
         relative = offset - self.base_offset
@@ -263,7 +248,7 @@ class OffsetIndex(SparseIndex):
     @property
     def last_entry(self) -> OffsetPosition:
         """The last entry, or the beginning of the segment."""
-        last = self._last
+        last = self.last
         if last is None:
             count = self.entry_count
             last = self.entry(count - 1) if count else OffsetPosition(self.base_offset, 0)
@@ -279,7 +264,7 @@ class OffsetIndex(SparseIndex):
         count = self.entry_count
         if count >= self.entry_count_max:
             raise InvalidArgument(f"{self.path} is full ({count} entries)")
-        last_offset, _ = self._last or self.last_entry
+        last_offset, _ = self.last or self.last_entry
         if count and offset <= last_offset:
             raise InvalidArgument(f"{self.path}: offset {offset} does not follow {last_offset}")
         entry = _OFFSET_ENTRY.pack(self._relative(offset), position)
@@ -302,7 +287,7 @@ class OffsetIndex(SparseIndex):
 
     def raw_entries(self) -> tuple[MappedBuffer | bytearray, int, bytearray]:
         """All entries as they are written: those in the file, how many, and those in memory."""
-        pending = self._pending
+        pending = self.pending
         count = self.entry_count - len(pending) // self.ENTRY_BYTES
         return self._buffer() if count else pending, count, pending
 
@@ -344,7 +329,7 @@ class TimeIndex(SparseIndex):
     @property
     def last_entry(self) -> TimestampOffset:
         """The last entry, or "nothing known" at the base offset."""
-        last = self._last
+        last = self.last
         if last is None:
             count = self.entry_count
             last = self.entry(count - 1) if count else TimestampOffset(-1, self.base_offset)
@@ -357,7 +342,7 @@ class TimeIndex(SparseIndex):
 
     def append_if_later(self, timestamp: int, offset: int, *, is_last: bool = False) -> None:
         """Add an entry unless its timestamp is known already; the last may use the kept slot."""
-        last_timestamp, last_offset = self._last or self.last_entry
+        last_timestamp, last_offset = self.last or self.last_entry
         if timestamp <= last_timestamp:
             return
         count = self.entry_count

@@ -13,20 +13,18 @@ from typing import TYPE_CHECKING
 from millstream.storage.file_names import DELETED, SEGMENT_EXTENSIONS, segment_file_name
 from millstream.storage.filesystem import directory_of
 from millstream.storage.log_results import OffsetMetadata
+from millstream.storage.log_tail import LogTail, fast_limits
 from millstream.storage.segment import LogSegment
+from millstream.storage.watermark_wakeup import WatermarkWakeup
 from millstream.types import INT64_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from random import Random
 
-    from millstream.records.batch import RecordBatch
-    from millstream.records.legacy import LegacyBatch
     from millstream.storage.config import LogConfig
     from millstream.storage.filesystem import File, FileSystem
     from millstream.storage.loader import LoadedLog, LoadRequest
     from millstream.storage.segments import LogSegments
-    from millstream.types import ReadableBuffer
 
 
 class SyncJob:
@@ -82,12 +80,10 @@ class LocalLog:
         "_unsynced_paths",
         "config",
         "directory",
-        "dirty_since_ms",
         "filesystem",
-        "log_end_offset",
         "names_version",
-        "recovery_point",
         "segments",
+        "tail",
         "truncation_count",
     )
 
@@ -96,14 +92,19 @@ class LocalLog:
         self.directory = request.directory
         self.config: LogConfig = request.config
         self.segments: LogSegments = loaded.segments
-        self.log_end_offset = loaded.log_end_offset
-        self.recovery_point = loaded.log_end_offset
+        self.tail = LogTail(
+            loaded.segments,
+            loaded.producers,
+            loaded.epochs,
+            WatermarkWakeup(),
+            log_start_offset=loaded.log_start_offset,
+            log_end_offset=loaded.log_end_offset,
+        )
+        self._open_fast_path()
         self.truncation_count = 0
         """Changes whenever records are cut off the end."""
         self.names_version = 0
         """Changes whenever files come, go or are renamed."""
-        self.dirty_since_ms = INT64_MAX
-        """When the first record was appended that no flush has taken up."""
         self._synced_names_version = 0
         # A new log's own name is in the directory above, and on disk with the first flush.
         self._is_own_name_synced = not request.is_new
@@ -120,27 +121,15 @@ class LocalLog:
         """Changes whenever records or files do."""
         return self.log_end_offset, self.names_version, self.truncation_count
 
-    # Appending.
+    @property
+    def log_end_offset(self) -> int:
+        """The offset of the next record."""
+        return self.tail.log_end_offset
 
-    def append(self, segment: LogSegment, batch: RecordBatch, now_ms: int) -> None:
-        """Write one batch to the active segment."""
-        segment.append(batch.view, batch.last_offset, batch.max_timestamp)
-        self.log_end_offset = batch.next_offset
-        if now_ms < self.dirty_since_ms:
-            self.dirty_since_ms = now_ms
-
-    def append_batches(
-        self,
-        segment: LogSegment,
-        data: ReadableBuffer,
-        batches: Sequence[RecordBatch | LegacyBatch],
-        now_ms: int,
-    ) -> None:
-        """Write several at once."""
-        segment.append_batches(data, batches)
-        self.log_end_offset = batches[-1].next_offset
-        if now_ms < self.dirty_since_ms:
-            self.dirty_since_ms = now_ms
+    @property
+    def recovery_point(self) -> int:
+        """Everything before it is on disk."""
+        return self.tail.recovery_point
 
     def roll(self, base_offset: int, now_ms: int) -> LogSegment:
         """Close the active segment and begin another at an offset."""
@@ -180,7 +169,7 @@ class LocalLog:
             active.open_file().sync()
         else:
             self.segments.add(self._create_segment(offset, now_ms))
-        self.log_end_offset = offset
+        self.tail.log_end_offset = offset
         self.sync_names()
         return gone
 
@@ -191,7 +180,7 @@ class LocalLog:
         gone = list(self.segments)
         self._remove_from_end(gone)
         self.segments.add(self._create_segment(offset, now_ms))
-        self.log_end_offset = offset
+        self.tail.log_end_offset = offset
         self.sync_names()
         return gone
 
@@ -211,7 +200,7 @@ class LocalLog:
 
     def lower_recovery_point(self, offset: int) -> None:
         """No longer claim that what is at or after an offset is on disk."""
-        self.recovery_point = min(self.recovery_point, offset)
+        self.tail.recovery_point = min(self.tail.recovery_point, offset)
 
     # The disk.
 
@@ -230,7 +219,7 @@ class LocalLog:
         """Whether `flush.messages` or `flush.ms` ask for a sync."""
         return (
             self.log_end_offset - self.recovery_point >= self.config.flush_messages
-            or now_ms - self.dirty_since_ms >= self.config.flush_ms
+            or now_ms - self.tail.dirty_since_ms >= self.config.flush_ms
         )
 
     def sync_with_next_flush(self, path: str) -> None:
@@ -245,13 +234,13 @@ class LocalLog:
         """
         *closed, active = self.segments.from_offset(self.recovery_point)
         paths = {path: 0 for segment in closed for path in self._paths(segment)}
-        self.dirty_since_ms = INT64_MAX
+        self.tail.dirty_since_ms = INT64_MAX
         return SyncJob(self, active.open_file(), paths | self._unsynced_paths)
 
     def finish_flush(self, job: SyncJob) -> None:
         """A job is done: move the recovery point, unless what it synced was cut meanwhile."""
         if job.truncation_count == self.truncation_count:
-            self.recovery_point = max(self.recovery_point, job.end_offset)
+            self.tail.recovery_point = max(self.tail.recovery_point, job.end_offset)
         for path, change in job.closed_paths.items():
             if self._unsynced_paths.get(path) == change:
                 del self._unsynced_paths[path]
@@ -296,8 +285,12 @@ class LocalLog:
     def update_config(self, config: LogConfig) -> None:
         """Take new settings."""
         self.config = config
+        self._open_fast_path()
         for segment in self.segments:
             segment.update_config(config)
+
+    def _open_fast_path(self) -> None:
+        self.tail.fast_size_max, self.tail.fast_future_max_ms = fast_limits(self.config)
 
     def move_to(self, directory: str) -> None:
         """Give the directory another name."""

@@ -14,8 +14,8 @@ from millstream.records.batch import RecordBatch
 from millstream.records.control import ControlType, control_type, parse_end_txn_marker
 from millstream.records.layout import NO_PRODUCER_ID, NO_TIMESTAMP
 from millstream.storage.faults import storage_error
-from millstream.storage.index import RELATIVE_OFFSET_MAX
 from millstream.storage.log_results import AppendInfo
+from millstream.storage.log_state import RELATIVE_OFFSET_MAX
 from millstream.storage.producer_entry import AppendOrigin, CompletedTransaction
 from millstream.storage.producer_replay import replay_batch
 from millstream.storage.transaction_index import AbortedTransaction
@@ -145,23 +145,26 @@ class LogAppender:
         if batch.is_control:
             self._append_control(segment, batch, now_ms)
         else:
-            self._local.append(segment, batch, now_ms)
+            self._write(batch, now_ms)
         self._note_appended(batch)
 
     def _append_control(self, segment: LogSegment, batch: RecordBatch, now_ms: int) -> None:
         aborted = self._transaction_aborted_by(batch)
         if aborted is None:
-            self._local.append(segment, batch, now_ms)
+            self._write(batch, now_ms)
             return
         # The index first: no reader may meet the marker without it.
         segment.indexes.transactions.append(aborted)
         self._reader.note_aborted(segment.base_offset)
         try:
-            self._local.append(segment, batch, now_ms)
+            self._write(batch, now_ms)
         except OSError:
             with suppress(OSError):
                 segment.indexes.transactions.truncate_to(batch.base_offset)
             raise
+
+    def _write(self, batch: RecordBatch, now_ms: int) -> None:
+        self._local.tail.append(batch.view, batch.last_offset, batch.max_timestamp, now_ms)
 
     def _append_run(
         self, data: memoryview, batches: Sequence[RecordBatch | LegacyBatch], now_ms: int
@@ -173,8 +176,9 @@ class LogAppender:
         if isinstance(first, RecordBatch) and first.is_control:
             self._append_batch(first, now_ms)
             return
-        segment = self._segment_for(len(data), first, last, now_ms)
-        self._local.append_batches(segment, data, batches, now_ms)
+        self._segment_for(len(data), first, last, now_ms)
+        summaries = [(batch.size, batch.last_offset, batch.max_timestamp) for batch in batches]
+        self._local.tail.append_batches(data, summaries, now_ms)
         for batch in batches:
             self._note_appended(batch)
 

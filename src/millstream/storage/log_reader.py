@@ -49,6 +49,7 @@ class LogReader:
         self._local = local
         # Most logs have no aborted transactions, so only segments that had one are asked.
         self._aborted_bases = aborted_base_offsets
+        local.tail.has_aborted = bool(aborted_base_offsets)
         # By offset, the oldest first. A reader that waited at the end goes on there later.
         self._places: dict[int, _Place] = {}
 
@@ -133,6 +134,7 @@ class LogReader:
         position = bisect_left(self._aborted_bases, base_offset)
         if self._aborted_bases[position : position + 1] != [base_offset]:
             insort(self._aborted_bases, base_offset)
+        self._local.tail.has_aborted = True
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """The aborted transactions with records in [start_offset, end_offset)."""

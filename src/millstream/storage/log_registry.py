@@ -18,7 +18,7 @@ from millstream.storage.filesystem import directory_of
 from millstream.storage.loader import LoadRequest
 from millstream.storage.log_directory import LogDirectory
 from millstream.storage.unified_log import UnifiedLog
-from millstream.storage.watermark_news import WatermarkNews
+from millstream.storage.watermark_wakeup import WatermarkWakeup
 from millstream.types import INT64_MAX
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class LogRegistry:
         """Partitions whose log was in a directory that failed, and that directory."""
         self.config_for = config_for
         """A topic's settings, by its name; also asked on worker threads while logs are loaded."""
-        self.watermark_news = WatermarkNews()
+        self.watermark_wakeup = WatermarkWakeup()
         """Shared by all logs."""
         self._on_failure = on_failure
         # When it was last said that a directory is full.
@@ -173,8 +173,8 @@ class LogRegistry:
             slot.log = None
             raise
         self.note_config(slot)
-        log.watermark_news = self.watermark_news
-        self.watermark_news.wake()
+        log.tail.wakeup = self.watermark_wakeup
+        self.watermark_wakeup.wake()
 
     def _withdraw_false_recovery_point(self, slot: LogSlot, log: UnifiedLog) -> None:
         """A log may end before what the checkpoint calls safe, because its end was lost.
@@ -199,13 +199,13 @@ class LogRegistry:
 
     def add(self, slot: LogSlot) -> None:
         """A log comes into service, open or not."""
-        self.watermark_news.wake()
+        self.watermark_wakeup.wake()
         slot.directory.logs[slot.partition] = slot
         (self.future if slot.is_future else self.current)[slot.partition] = slot
 
     def remove(self, slot: LogSlot) -> None:
         """A log goes out of service."""
-        self.watermark_news.wake()
+        self.watermark_wakeup.wake()
         if slot.directory.logs.get(slot.partition) is slot:
             del slot.directory.logs[slot.partition]
         logs = self.future if slot.is_future else self.current

@@ -155,7 +155,7 @@ class LogTasks:
             intervals[_WATERMARKS],
             first_ms,
         )
-        registry.watermark_news.on_wake = self._resume_watermarks
+        registry.watermark_wakeup.on_wake = self._resume_watermarks
         self._sweeps["flush"] = Sweep(
             lambda: list(registry.timed_flushes), self._flush_if_due, 1, INT64_MAX
         )
@@ -221,18 +221,18 @@ class LogTasks:
 
     def _directories_to_look_at(self) -> Iterable[LogDirectory]:
         """A pass begins. Whoever moves a watermark from now on, or is found, prevents the rest."""
-        self._registry.watermark_news.is_awake = False
+        self._registry.watermark_wakeup.is_awake = False
         return self._registry.online_directories
 
     def _checkpoint_high_watermarks(self, directory: LogDirectory) -> None:
         if not directory.is_known(directory.high_watermarks, _HIGH_WATERMARK):
-            self._registry.watermark_news.is_awake = True
+            self._registry.watermark_wakeup.is_awake = True
             directory.checkpoint_soon(directory.high_watermarks, directory.high_watermark_table())
 
     def _rest_watermarks(self) -> None:
-        """After a pass that found nothing new, until somebody has news."""
+        """After a pass that found nothing new, until a high watermark moves."""
         sweep = self._sweeps.get(_WATERMARKS)
-        if sweep and not sweep.is_under_way and not self._registry.watermark_news.is_awake:
+        if sweep and not sweep.is_under_way and not self._registry.watermark_wakeup.is_awake:
             sweep.rest()
 
     def _resume_watermarks(self) -> None:

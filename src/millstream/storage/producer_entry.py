@@ -1,20 +1,17 @@
 """What a log remembers about one producer, and the values that go with it.
 
 `ProducerStateManager` keeps a `ProducerEntry` for each producer id; this module has no rules, only
-the arithmetic of sequences and the bookkeeping of the last five batches.
+the arithmetic of sequences and the names of what `ProducerState` keeps.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from enum import Enum
 from typing import Final, NamedTuple
 
-BATCHES_KEPT: Final = 5
-"""How many batches a retry may be recognised among; clients send at most as many at a time."""
+from millstream.storage.log_state import ProducerState
 
 SEQUENCE_MAX: Final = (1 << 31) - 1
-NO_SEQUENCE: Final = -1
 NO_EPOCH: Final = -1
 
 
@@ -54,41 +51,18 @@ class CompletedTransaction(NamedTuple):
     is_aborted: bool
 
 
-class ProducerEntry:
+class ProducerEntry(ProducerState):
     """One producer's epoch, last batches and open transaction."""
 
-    __slots__ = (
-        "batches",
-        "coordinator_epoch",
-        "epoch",
-        "last_timestamp",
-        "producer_id",
-        "transaction_first_offset",
-    )
+    __slots__ = ()
 
     def __init__(self, producer_id: int, epoch: int = NO_EPOCH) -> None:
-        self.producer_id = producer_id
-        self.epoch = epoch
-        self.coordinator_epoch = -1
-        self.last_timestamp = -1
-        self.transaction_first_offset: int | None = None
-        self.batches: deque[BatchMetadata] = deque(maxlen=BATCHES_KEPT)
+        super().__init__(producer_id, epoch)
 
     @property
-    def last_sequence(self) -> int:
-        """The sequence of the last record of the current epoch, or -1."""
-        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
-
-    @property
-    def last_offset(self) -> int:
-        """The offset of that record, or -1."""
-        return self.batches[-1].last_offset if self.batches else -1
-
-    def move_to_epoch(self, epoch: int) -> None:
-        """Begin an epoch: the batches of another one cannot be retried any more."""
-        if epoch != self.epoch:
-            self.epoch = epoch
-            self.batches.clear()
+    def batches(self) -> list[BatchMetadata]:
+        """The batches that a retry is recognised among, oldest first."""
+        return [BatchMetadata(*each) for each in self.kept_batches()]
 
     def find(self, epoch: int, first_sequence: int, last_sequence: int) -> BatchMetadata | None:
         """The kept batch with exactly these sequences."""

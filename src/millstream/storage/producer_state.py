@@ -1,8 +1,9 @@
 """What a log knows about its producers: sequences, epochs, transactions.
 
 `UnifiedLog` asks `check_append` before it writes a batch, tells `record` after it did, and rebuilds
-the same state from the log at the start. The rules are Kafka's (idempotence and KIP-890). Snapshots
-keep the rebuild short. It never reads the log itself and never decides when to write a snapshot.
+the same state from the log at the start; the state is that of `log_state.ProducersState`. The rules
+are Kafka's (idempotence and KIP-890). Snapshots keep the rebuild short. It never reads the log
+itself and never decides when to write a snapshot.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from millstream.errors import (
     TransactionCoordinatorFenced,
 )
 from millstream.records.control import ControlType, control_type, parse_end_txn_marker
+from millstream.storage.log_state import ProducersState
 from millstream.storage.producer_entry import (
-    SEQUENCE_MAX,
     AppendOrigin,
     BatchMetadata,
     CompletedTransaction,
@@ -37,20 +38,18 @@ if TYPE_CHECKING:
 NO_PRODUCER_ID: Final = -1
 
 
-class ProducerStateManager:
+class ProducerStateManager(ProducersState):
     """The producers of one partition. Not thread-safe, like the log it belongs to."""
 
     __slots__ = (
-        "_completed",
-        "_end_offset",
-        "_ongoing",
-        "_producers",
         "_snapshot_offset",
         "_verifications",
         "expiration_ms",
         "snapshots",
         "verifies_transactions",
     )
+
+    _producers: dict[int, ProducerEntry]
 
     def __init__(
         self,
@@ -61,29 +60,17 @@ class ProducerStateManager:
         verifies_transactions: bool = True,
         snapshot_offsets: Iterable[int] = (),
     ) -> None:
+        super().__init__()
         self.snapshots = SnapshotFiles(filesystem, directory, snapshot_offsets)
         self.expiration_ms = expiration_ms
-        self._producers: dict[int, ProducerEntry] = {}
-        # First offset to producer id. Records arrive in order of their offsets, so the first
-        # key is always the smallest.
-        self._ongoing: dict[int, int] = {}
-        # (first offset, last offset) of transactions whose marker the high watermark has not
-        # passed, sorted. They still hold the last stable offset back.
-        self._completed: list[tuple[int, int]] = []
         self.verifies_transactions = verifies_transactions
-        self._verifications = VerificationTable()
-        self._end_offset = 0
+        self._verifications = VerificationTable(self._verifying)
         self._snapshot_offset = 0
 
     @property
     def producers(self) -> Mapping[int, ProducerEntry]:
         """The known producers by id, for reading only."""
         return self._producers
-
-    @property
-    def end_offset(self) -> int:
-        """The state covers every record before this offset."""
-        return self._end_offset
 
     # Before an append.
 
@@ -122,24 +109,6 @@ class ProducerStateManager:
                 "a batch outside of it cannot be appended"
             )
 
-    def is_next(
-        self, producer_id: int, epoch: int, base_sequence: int, last_offset_delta: int
-    ) -> bool:
-        """Whether a client's batch outside of transactions simply follows the producer's last one.
-
-        If not it may still be fine: `find_duplicate` and `check_append` decide that.
-        """
-        entry = self._producers.get(producer_id)
-        return (
-            entry is not None
-            and entry.epoch == epoch
-            and entry.transaction_first_offset is None
-            and base_sequence == next_sequence(entry.last_sequence)
-            and entry.find(epoch, base_sequence, (base_sequence + last_offset_delta) & SEQUENCE_MAX)
-            is None
-            and not self._verifications
-        )
-
     def check_marker(
         self, producer_id: int, epoch: int, coordinator_epoch: int, transaction_version: int
     ) -> None:
@@ -176,24 +145,12 @@ class ProducerStateManager:
                 self._record_data(batch)
             if batch.is_transactional:
                 self._verifications.forget(batch.producer_id)
-        self._end_offset = batch.last_offset + 1
+        self.end_offset = batch.last_offset + 1
         return completed
-
-    def record_next(
-        self, producer_id: int, last_offset_delta: int, last_offset: int, max_timestamp: int
-    ) -> None:
-        """Take note of a batch in the log that `is_next` was true of."""
-        entry = self._producers[producer_id]
-        last_sequence = (entry.last_sequence + 1 + last_offset_delta) & SEQUENCE_MAX
-        entry.batches.append(
-            BatchMetadata(last_sequence, last_offset, last_offset_delta, max_timestamp)
-        )
-        entry.last_timestamp = max_timestamp
-        self._end_offset = last_offset + 1
 
     def advance_to(self, end_offset: int) -> None:
         """The log grew by batches without a producer."""
-        self._end_offset = end_offset
+        self.end_offset = end_offset
 
     def last_stable_offset_after(self, completed: CompletedTransaction) -> int:
         """Where undecided records begin once a transaction is complete."""
@@ -211,14 +168,6 @@ class ProducerStateManager:
         """Markers below the high watermark are committed: their transactions are readable."""
         if self._completed:
             self._completed = [each for each in self._completed if each[1] >= high_watermark]
-
-    def first_unstable_offset(self) -> int | None:
-        """The first offset of a transaction that is open or whose marker is not committed."""
-        ongoing = next(iter(self._ongoing), None)
-        if not self._completed:
-            return ongoing
-        first_completed = self._completed[0][0]
-        return first_completed if ongoing is None else min(ongoing, first_completed)
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
         """Whether a producer has a transaction open here in this epoch."""
@@ -256,8 +205,8 @@ class ProducerStateManager:
     def on_log_start(self, log_start_offset: int) -> None:
         """Records before an offset are gone. Producers stay known: their state is not in them."""
         self.on_high_watermark(log_start_offset)
-        if self._end_offset < log_start_offset:
-            self._end_offset = log_start_offset
+        if self.end_offset < log_start_offset:
+            self.end_offset = log_start_offset
             self._snapshot_offset = max(self.snapshots.offsets, default=log_start_offset)
 
     def reload(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
@@ -268,19 +217,19 @@ class ProducerStateManager:
         self.snapshots.remove_where(
             lambda offset: offset > log_end_offset or offset <= log_start_offset
         )
-        if log_end_offset == self._end_offset:
+        if log_end_offset == self.end_offset:
             self.on_log_start(log_start_offset)
             return
         completed = self._completed.copy()
         self.clear(log_start_offset)
         newest = self.snapshots.read_newest()
         if newest is not None:
-            self._end_offset, entries = newest
-            self._snapshot_offset = self._end_offset
+            self.end_offset, entries = newest
+            self._snapshot_offset = self.end_offset
             self._restore(entries, now_ms)
         # A snapshot does not know which markers are not committed yet; those after it are found
         # again by the replay.
-        self._completed = [each for each in completed if each[1] < self._end_offset]
+        self._completed = [each for each in completed if each[1] < self.end_offset]
 
     def clear(self, offset: int) -> None:
         """Know nothing, from an offset on. The snapshots stay."""
@@ -288,30 +237,24 @@ class ProducerStateManager:
         self._ongoing.clear()
         self._completed.clear()
         self._verifications.clear()
-        self._end_offset = offset
+        self.end_offset = offset
         self._snapshot_offset = offset
 
     def take_snapshot(self, *, sync: bool = True) -> int | None:
         """Write the state, if it has changed since the last one; the offset it covers up to."""
-        if self._end_offset <= self._snapshot_offset:
+        if self.end_offset <= self._snapshot_offset:
             return None
         entries = [_snapshot_entry(entry) for entry in self._producers.values()]
-        self.snapshots.write(self._end_offset, entries, sync=sync)
-        self._snapshot_offset = self._end_offset
-        return self._end_offset
+        self.snapshots.write(self.end_offset, entries, sync=sync)
+        self._snapshot_offset = self.end_offset
+        return self.end_offset
 
     def _record_data(self, batch: RecordBatch) -> None:
         entry = self._entry_for(batch.producer_id)
         entry.move_to_epoch(batch.producer_epoch)
-        entry.batches.append(
-            BatchMetadata(
-                batch.last_sequence,
-                batch.last_offset,
-                batch.last_offset_delta,
-                batch.max_timestamp,
-            )
+        entry.add_batch(
+            batch.last_sequence, batch.last_offset, batch.last_offset_delta, batch.max_timestamp
         )
-        entry.last_timestamp = batch.max_timestamp
         if batch.is_transactional and entry.transaction_first_offset is None:
             entry.transaction_first_offset = batch.base_offset
             self._ongoing[batch.base_offset] = batch.producer_id
@@ -359,7 +302,7 @@ class ProducerStateManager:
 
 
 def _snapshot_entry(entry: ProducerEntry) -> SnapshotEntry:
-    last = entry.batches[-1] if entry.batches else BatchMetadata(-1, -1, 0, -1)
+    *earlier, last = entry.batches or [BatchMetadata(-1, -1, 0, -1)]
     first_offset = entry.transaction_first_offset
     return SnapshotEntry(
         entry.producer_id,
@@ -370,23 +313,20 @@ def _snapshot_entry(entry: ProducerEntry) -> SnapshotEntry:
         entry.last_timestamp,
         entry.coordinator_epoch,
         -1 if first_offset is None else first_offset,
-        tuple(EarlierBatch(*batch) for batch in list(entry.batches)[:-1]),
+        tuple(EarlierBatch(*batch) for batch in earlier),
     )
 
 
 def _restored_entry(saved: SnapshotEntry) -> ProducerEntry:
     entry = ProducerEntry(saved.producer_id, saved.producer_epoch)
     entry.coordinator_epoch = saved.coordinator_epoch
-    entry.last_timestamp = saved.timestamp
     first_offset = saved.current_transaction_first_offset
     entry.transaction_first_offset = None if first_offset < 0 else first_offset
     if saved.last_offset >= 0:
-        entry.batches.extend(BatchMetadata(*batch) for batch in saved.earlier)
-        entry.batches.append(
-            BatchMetadata(
-                saved.last_sequence, saved.last_offset, saved.offset_delta, saved.timestamp
-            )
-        )
+        for batch in saved.earlier:
+            entry.add_batch(*batch)
+        entry.add_batch(saved.last_sequence, saved.last_offset, saved.offset_delta, saved.timestamp)
+    entry.last_timestamp = saved.timestamp
     return entry
 
 

@@ -12,7 +12,7 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias
 
-from millstream.errors import CorruptMessage, InvalidArgument
+from millstream.errors import CorruptMessage
 from millstream.storage.batch_scan import (
     HEAD_WINDOW_BYTES,
     find_head,
@@ -22,43 +22,31 @@ from millstream.storage.batch_scan import (
     scan_good_batches,
     scan_heads,
 )
-from millstream.storage.index import RELATIVE_OFFSET_MAX, CorruptIndex, TimestampOffset
+from millstream.storage.index import CorruptIndex, TimestampOffset
+from millstream.storage.log_state import NO_TIMESTAMP, UNREAD, SegmentState
 from millstream.storage.segment_files import SegmentFiles
-from millstream.storage.segment_indexes import NO_TIMESTAMP, SegmentIndexes
+from millstream.storage.segment_indexes import SegmentIndexes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
     from millstream.records.batch import RecordBatch
     from millstream.records.legacy import LegacyBatch
     from millstream.storage.batch_scan import BatchAt, BatchHead
     from millstream.storage.config import LogConfig
     from millstream.storage.filesystem import File, FileSystem
-    from millstream.types import ReadableBuffer
 
     AnyBatch: TypeAlias = RecordBatch | LegacyBatch
 
 _logger = logging.getLogger(__name__)
 
 
-class LogSegment:
+class LogSegment(SegmentState):
     """The records from `base_offset` on, up to `size` bytes of file."""
 
-    __slots__ = (
-        "_age_max_ms",
-        "_file",
-        "_files",
-        "_first_timestamp",
-        "_is_ready",
-        "_is_rebuilt",
-        "_size_max",
-        "base_offset",
-        "created_ms",
-        "indexes",
-        "is_changed",
-        "roll_jitter_ms",
-        "size",
-    )
+    __slots__ = ("_files", "_is_rebuilt", "roll_jitter_ms")
+
+    indexes: SegmentIndexes
 
     def __init__(
         self,
@@ -73,16 +61,12 @@ class LogSegment:
         roll_jitter_ms: int = 0,
     ) -> None:
         """A segment whose files exist, with a log of `size` valid bytes. Touches nothing."""
+        super().__init__()
         self.base_offset = base_offset
         self.size = size
         self.created_ms = created_ms
         self.roll_jitter_ms = roll_jitter_ms
         self._files = SegmentFiles(filesystem, directory, base_offset, suffix)
-        self._file: File | None = None
-        self._first_timestamp: int | None = None
-        self.is_changed = False
-        """Whether its files are not yet cut to their content."""
-        self._is_ready = False
         self._is_rebuilt = False
         self.indexes = SegmentIndexes(
             filesystem,
@@ -116,58 +100,31 @@ class LogSegment:
             suffix=suffix,
             roll_jitter_ms=roll_jitter_ms,
         )
-        segment._file = segment._files.create_log(config)
-        segment.is_changed = segment._is_ready = True
+        segment.file = segment._files.create_log(config)
+        segment.is_changed = segment.is_ready = True
         return segment
 
-    def append(self, data: ReadableBuffer, last_offset: int, max_timestamp: int) -> None:
-        """Write one batch, whose header has its final offsets. All or nothing."""
-        self._require_near(last_offset)
-        position, size = self.size, len(data)
-        self._write(data, position)
-        self.indexes.note_batch(position, size, last_offset, max_timestamp)
-        self.size = position + size
+    def make_ready(self) -> None:
+        """Open the log file, and look at the indexes and at the first timestamp."""
+        self.open_file()
+        self.ready_indexes()
+        if self.first_timestamp == UNREAD and self.size:
+            self.read_first_timestamp()
 
-    def append_batches(self, data: ReadableBuffer, batches: Iterable[AnyBatch]) -> None:
-        """Write several batches with one write, as a follower got them. All or nothing."""
-        summaries = [(batch.size, batch.last_offset, batch.max_timestamp) for batch in batches]
-        if sum(size for size, _, _ in summaries) != len(data):
-            raise InvalidArgument("the batches do not fill the bytes to append")
-        self._require_near(max((last for _, last, _ in summaries), default=self.base_offset))
-        self._write(data, self.size)
-        for size, last_offset, max_timestamp in summaries:
-            self.indexes.note_batch(self.size, size, last_offset, max_timestamp)
-            self.size += size
-
-    def should_roll(
-        self, incoming_bytes: int, last_offset: int, max_timestamp: int, now_ms: int
-    ) -> bool:
-        """Whether a batch belongs into a new segment: by size, age, a full index or its offset."""
-        is_too_far = last_offset - self.base_offset > RELATIVE_OFFSET_MAX
-        if self.size > self._size_max - incoming_bytes or is_too_far or self.indexes.is_full:
-            return True
-        first = self._first_timestamp
-        if first is not None and first >= 0:  # As `age_ms` has it, without the call.
-            return self.size > 0 and max_timestamp - first > self._age_max_ms
-        return self.size > 0 and self.age_ms(max_timestamp, now_ms) > self._age_max_ms
-
-    def age_ms(self, max_timestamp: int, now_ms: int) -> int:
-        """How old the segment is, by its records' own time if they have one."""
-        if self._first_timestamp is None and self.size:
-            first = next(self.heads(), None)
-            self._first_timestamp = NO_TIMESTAMP if first is None else first.max_timestamp
-        if self._first_timestamp is None or self._first_timestamp < 0:
-            return now_ms - self.created_ms
-        return max_timestamp - self._first_timestamp
+    def read_first_timestamp(self) -> None:
+        """Find out how old the first batch is, by its own time."""
+        first = next(self.heads(), None)
+        # Every negative time means that it has none.
+        self.first_timestamp = max(NO_TIMESTAMP if first is None else first.max_timestamp, -1)
 
     def update_config(self, config: LogConfig) -> None:
         """Take new settings; the size of the index files stays what it is."""
-        self._size_max = config.segment_size_max
+        self.size_max = config.segment_size_max
         age_max_ms = config.segment_ms
         if config.is_compacted and config.max_compaction_lag_ms:
             # The active segment is not compacted, so it ends in time for that.
             age_max_ms = min(age_max_ms, config.max_compaction_lag_ms)
-        self._age_max_ms = age_max_ms - self.roll_jitter_ms
+        self.age_max_ms = age_max_ms - self.roll_jitter_ms
         self.indexes.interval_bytes = config.index_interval_bytes
 
     def find_batch(self, offset: int) -> BatchHead | None:
@@ -191,9 +148,9 @@ class LogSegment:
 
     def open_file(self) -> File:
         """The log file; it stays open until `release`."""
-        file = self._file
+        file = self.file
         if file is None:
-            file = self._file = self._files.open_log()
+            file = self.file = self._files.open_log()
         return file
 
     def batches(self, position: int = 0) -> Iterator[BatchAt]:
@@ -263,7 +220,7 @@ class LogSegment:
             self.size = head.position
             self.open_file().truncate(self.size)
         if self.size == 0:
-            self.created_ms, self._first_timestamp = now_ms, None
+            self.created_ms, self.first_timestamp = now_ms, UNREAD
         largest = self.indexes.times.last_entry
         for kept in self._heads_from(largest.offset):
             if kept.max_timestamp > largest.timestamp:
@@ -291,7 +248,7 @@ class LogSegment:
 
     def release(self) -> None:
         """Give back descriptors and maps; slices handed out keep theirs. Use goes on."""
-        self._file = None
+        self.file = None
         self.indexes.release()
 
     def close(self) -> None:
@@ -308,41 +265,22 @@ class LogSegment:
     def delete_files(self) -> None:
         """Remove all files; slices handed out stay readable."""
         self._files.remove()
-        self._file = None
+        self.file = None
 
     def move_to(self, directory: str) -> None:
         """Follow a log whose directory was renamed."""
         self._files.move_to(directory)
         self.indexes.move_to(self._files.path)
 
-    def _write(self, data: ReadableBuffer, position: int) -> None:
-        if not self._is_ready:
-            self.ready_indexes()
-        file = self._file or self.open_file()
-        try:
-            file.append(data, position)
-        except OSError:
-            # What is in the file is beyond `size`: never read, and overwritten by the next append.
-            with suppress(OSError):
-                file.truncate(position)
-            raise
-        self.is_changed = True
-
     def _heads_from(self, offset: int) -> Iterator[BatchHead]:
         """The heads from the batch of an offset on."""
         first = self.find_batch(offset)
         return self.heads(self.size if first is None else first.position)
 
-    def _require_near(self, last_offset: int) -> None:
-        if not 0 <= last_offset - self.base_offset <= RELATIVE_OFFSET_MAX:
-            raise InvalidArgument(
-                f"offset {last_offset} is too far from the segment's base {self.base_offset}"
-            )
-
     def ready_indexes(self) -> SegmentIndexes:
         """The indexes; the first use of an existing segment has a look at them."""
-        if not self._is_ready:
-            self._is_ready = True
+        if not self.is_ready:
+            self.is_ready = True
             if self.size == 0:
                 self.indexes.clear()
                 return self.indexes
@@ -354,7 +292,7 @@ class LogSegment:
         return self.indexes
 
     def _find(self, offset: int) -> BatchHead | None:
-        indexes = self.indexes if self._is_ready else self.ready_indexes()
+        indexes = self.indexes if self.is_ready else self.ready_indexes()
         before, position, after, position_after = indexes.offsets.around(offset)
         file = self.open_file()
         if before < offset and position_after - position > HEAD_WINDOW_BYTES:
@@ -383,7 +321,7 @@ class LogSegment:
     ) -> int:
         """Walk the log and note every batch; the end of the last good one."""
         self.indexes.clear()
-        self._is_ready = self.is_changed = True
+        self.is_ready = self.is_changed = True
         end = 0
         found = scan_good_batches(
             self.open_file(), self.size, self.base_offset, is_verifying=is_verifying

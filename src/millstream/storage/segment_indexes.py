@@ -1,16 +1,17 @@
 """The three indexes of a segment, and when they get their entries.
 
-`LogSegment` tells it about each batch; it adds an entry when enough bytes have gone by, and keeps
-the largest timestamp so far. It never reads the log.
+A segment notes each batch (`SegmentIndexState.note_batch`): an entry is added when enough bytes have
+gone by, and the largest timestamp so far is kept. It never reads the log.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from millstream.errors import InvalidArgument
 from millstream.storage.file_names import OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX
 from millstream.storage.index import CorruptIndex, OffsetIndex, TimeIndex, TimestampOffset
+from millstream.storage.log_state import NO_TIMESTAMP, SegmentIndexState
 from millstream.storage.transaction_index import TransactionIndex
 
 if TYPE_CHECKING:
@@ -18,22 +19,14 @@ if TYPE_CHECKING:
 
     from millstream.storage.filesystem import FileSystem
 
-NO_TIMESTAMP: Final = -1
 
-
-class SegmentIndexes:
+class SegmentIndexes(SegmentIndexState):
     """Offset, time and transaction index of one segment."""
 
-    __slots__ = (
-        "_bytes_since_entry",
-        "interval_bytes",
-        "is_full",
-        "largest_offset",
-        "largest_timestamp",
-        "offsets",
-        "times",
-        "transactions",
-    )
+    __slots__ = ("transactions",)
+
+    offsets: OffsetIndex
+    times: TimeIndex
 
     def __init__(
         self,
@@ -44,24 +37,13 @@ class SegmentIndexes:
         bytes_max: int,
         interval_bytes: int,
     ) -> None:
+        super().__init__()
         self.offsets = OffsetIndex(filesystem, path_of(OFFSET_INDEX), base_offset, bytes_max)
         self.times = TimeIndex(filesystem, path_of(TIME_INDEX), base_offset, bytes_max)
         self.transactions = TransactionIndex(filesystem, path_of(TRANSACTION_INDEX), base_offset)
         self.interval_bytes = interval_bytes
-        self.is_full = False
         self.largest_timestamp = NO_TIMESTAMP
         self.largest_offset = base_offset
-        self._bytes_since_entry = 0
-
-    def note_batch(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
-        """A batch was written: remember its time, and add entries if they are due."""
-        if max_timestamp > self.largest_timestamp:
-            self.largest_timestamp = max_timestamp
-            self.largest_offset = last_offset
-        if self._bytes_since_entry > self.interval_bytes:
-            self._add_entries(last_offset, position)
-            self._bytes_since_entry = 0
-        self._bytes_since_entry += size
 
     def check(self, log_bytes: int) -> None:
         """Raise `CorruptIndex` if a file is missing or cannot belong to this log."""
@@ -74,7 +56,7 @@ class SegmentIndexes:
     def resume(self, largest: TimestampOffset) -> None:
         """Go on with files that are there already; `largest` is of the whole log."""
         self.largest_timestamp, self.largest_offset = largest
-        self._bytes_since_entry = 0
+        self.bytes_since_entry = 0
         self.is_full = self.offsets.is_full or self.times.is_full
 
     def clear(self) -> None:
@@ -113,7 +95,8 @@ class SegmentIndexes:
         self.times.move_to(path_of(TIME_INDEX))
         self.transactions.move_to(path_of(TRANSACTION_INDEX))
 
-    def _add_entries(self, last_offset: int, position: int) -> None:
+    def add_entries(self, last_offset: int, position: int) -> None:
+        """Add what is due to both sparse indexes, as far as they take it."""
         offsets, times = self.offsets, self.times
         try:
             if not offsets.is_full:

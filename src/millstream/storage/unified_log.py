@@ -2,8 +2,8 @@
 
 `LogManager` opens it, `Partition` appends to it and reads from it; as a library it stands alone. It
 never touches the network and never decides who leads. One thread owns it; every method that needs
-the time is told. What the methods give is in `log_results`, the offsets are in `log_bounds`,
-appending is in `log_appender` and reading in `log_reader`.
+the time is told. What the methods give is in `log_results`; the offsets are in `log_tail`, where
+every append ends. Appending is in `log_appender` and reading in `log_reader`.
 """
 
 from __future__ import annotations
@@ -16,12 +16,10 @@ from millstream.errors import (
     KafkaStorageError,
     OffsetOutOfRange,
 )
-from millstream.storage.express_lane import ExpressLane
 from millstream.storage.faults import storage_error, storage_errors
 from millstream.storage.loader import LoadRequest, load_log
 from millstream.storage.local_log import LocalLog, SyncJob
 from millstream.storage.log_appender import LogAppender
-from millstream.storage.log_bounds import LogBounds
 from millstream.storage.log_reader import LogReader
 from millstream.storage.log_results import AppendInfo, FetchIsolation
 from millstream.storage.producer_entry import AppendOrigin
@@ -37,27 +35,30 @@ if TYPE_CHECKING:
     from millstream.storage.flusher import FlushJob
     from millstream.storage.loader import LoadedLog
     from millstream.storage.log_results import FetchData, OffsetMetadata
+    from millstream.storage.producer_state import ProducerStateManager
     from millstream.storage.segment import LogSegment
+    from millstream.storage.segments import LogSegments
     from millstream.storage.time_lookup import TimedRecord
     from millstream.storage.transaction_index import AbortedTransaction
     from millstream.storage.verification import VerificationGuard
     from millstream.types import ReadableBuffer
 
 
-class UnifiedLog(LogBounds):
+class UnifiedLog:
     """The log of one partition on this broker."""
 
-    __slots__ = ("_appender", "_is_closed", "_lane", "_reader", "epochs")
+    __slots__ = ("_appender", "_local", "_reader", "epochs", "producers", "tail")
 
     def __init__(self, local: LocalLog, loaded: LoadedLog, high_watermark: int) -> None:
         """Use `open`."""
-        super().__init__(local, loaded.producers, loaded.log_start_offset)
+        self._local = local
+        self.tail = local.tail
+        """Its offsets, for the compiled parts of a broker."""
+        self.producers: ProducerStateManager = loaded.producers
         self.epochs: LeaderEpochCache = loaded.epochs
         self._reader = LogReader(local, loaded.aborted_base_offsets)
         self._appender = LogAppender(local, loaded.producers, loaded.epochs, self._reader)
-        self._lane = ExpressLane(local, loaded.producers, loaded.epochs)
-        self._is_closed = False
-        self.update_high_watermark(high_watermark)
+        self.tail.set_high_watermark(high_watermark)
 
     @classmethod
     def open(
@@ -71,7 +72,79 @@ class UnifiedLog(LogBounds):
     @property
     def is_closed(self) -> bool:
         """Whether it was closed: nothing more can be done with it."""
-        return self._is_closed
+        return self.tail.is_closed
+
+    @property
+    def directory(self) -> str:
+        """The directory of its files."""
+        return self._local.directory
+
+    @property
+    def config(self) -> LogConfig:
+        """The topic's settings."""
+        return self._local.config
+
+    @property
+    def segments(self) -> LogSegments:
+        """The segments, for reading; only the log changes them."""
+        return self._local.segments
+
+    @property
+    def truncation_count(self) -> int:
+        """Changes whenever records are cut off the end."""
+        return self._local.truncation_count
+
+    @property
+    def size(self) -> int:
+        """Bytes of records on this disk."""
+        return self._local.segments.size
+
+    # The offsets.
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that may be read."""
+        return self.tail.log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset of the next record."""
+        return self.tail.log_end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        """Everything before it is committed."""
+        return self.tail.high_watermark
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Every transaction before it is decided, and the decision is committed."""
+        return self.tail.last_stable_offset
+
+    @property
+    def recovery_point(self) -> int:
+        """Everything before it is on disk."""
+        return self.tail.recovery_point
+
+    @property
+    def end_metadata(self) -> OffsetMetadata:
+        """Where the log ends, with its place in the files."""
+        return self._local.end
+
+    def update_high_watermark(self, offset: int) -> int:
+        """Set it, within the log; what it is now. A follower's may go back, a leader's does not."""
+        self.tail.set_high_watermark(offset)
+        return self.tail.high_watermark
+
+    def raise_high_watermark(self, offset: int) -> bool:
+        """Move it up; False if it is there already."""
+        return self.tail.raise_high_watermark(offset)
+
+    def _bound(self, isolation: FetchIsolation) -> int:
+        if isolation is FetchIsolation.LOG_END:
+            return self.log_end_offset
+        is_uncommitted = isolation is FetchIsolation.HIGH_WATERMARK
+        return self.high_watermark if is_uncommitted else self.last_stable_offset
 
     # Appending.
 
@@ -94,24 +167,6 @@ class UnifiedLog(LogBounds):
         return self._appender.append_as_leader(
             records, leader_epoch, now_ms, origin, guard, transaction_version
         )
-
-    def append_committed(
-        self, records: ReadableBuffer, leader_epoch: int, now_ms: int, *, is_own: bool = False
-    ) -> int | None:
-        """The short way for a leader without followers: one ordinary batch, committed at once.
-
-        Its offset; None if it has to be given to `append_as_leader`, and then nothing has changed.
-        `is_own` says that this broker built the batch, not compressed and with keys.
-        """
-        if self._is_closed:
-            return None
-        base_offset = self._lane.append(records, leader_epoch, now_ms, is_own=is_own)
-        if base_offset is not None:
-            self._high_watermark = end_offset = self._local.log_end_offset
-            self.producers.on_high_watermark(end_offset)
-            if not self.watermark_news.is_awake:
-                self.watermark_news.wake()
-        return base_offset
 
     def append_as_follower(
         self, records: ReadableBuffer, leader_epoch: int, now_ms: int
@@ -152,10 +207,10 @@ class UnifiedLog(LogBounds):
         The first batch comes whole, however large, unless `must_progress` is off.
         """
         self._require_open()
-        if not self._log_start_offset <= offset <= self.log_end_offset:
+        if not self.log_start_offset <= offset <= self.log_end_offset:
             raise OffsetOutOfRange(
                 f"offset {offset} is outside of the log, which has "
-                f"{self._log_start_offset} to {self.log_end_offset}"
+                f"{self.log_start_offset} to {self.log_end_offset}"
             )
         try:
             return self._reader.read(
@@ -180,7 +235,7 @@ class UnifiedLog(LogBounds):
         self._require_open()
         with storage_errors(self.directory, "looking up a timestamp"):
             return self._reader.offset_for_timestamp(
-                timestamp, self._log_start_offset, self._bound(isolation), self.epochs
+                timestamp, self.log_start_offset, self._bound(isolation), self.epochs
             )
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
@@ -200,14 +255,13 @@ class UnifiedLog(LogBounds):
         The files go when retention comes by. The manager writes the offset to its checkpoint.
         """
         self._require_open()
-        if offset > self._high_watermark:
+        if offset > self.high_watermark:
             raise OffsetOutOfRange(
-                f"the log start cannot become {offset}, the high watermark is "
-                f"{self._high_watermark}"
+                f"the log start cannot become {offset}, the high watermark is {self.high_watermark}"
             )
-        if offset <= self._log_start_offset:
+        if offset <= self.log_start_offset:
             return False
-        self._log_start_offset = offset
+        self.tail.log_start_offset = offset
         self.producers.on_log_start(offset)
         self.epochs.truncate_from_start(offset)
         return True
@@ -222,9 +276,9 @@ class UnifiedLog(LogBounds):
             count = count_deletable(
                 list(self.segments),
                 self.config,
-                log_start_offset=self._log_start_offset,
+                log_start_offset=self.log_start_offset,
                 log_end_offset=self.log_end_offset,
-                high_watermark=self._high_watermark,
+                high_watermark=self.high_watermark,
                 now_ms=now_ms,
             )
             if count == len(self.segments):
@@ -233,7 +287,7 @@ class UnifiedLog(LogBounds):
             self._reader.forget_positions()
             for segment in gone:
                 self.producers.snapshots.remove(segment.base_offset)
-        self.raise_log_start_offset(min(self.segments.first.base_offset, self._high_watermark))
+        self.raise_log_start_offset(min(self.segments.first.base_offset, self.high_watermark))
         return gone
 
     def replace_segments(self, cleaned: LogSegment, replaced: Sequence[LogSegment]) -> None:
@@ -269,7 +323,7 @@ class UnifiedLog(LogBounds):
             raise InvalidArgument(f"a log cannot be truncated to {offset}")
         if offset >= self.log_end_offset:
             return False
-        if offset < self._log_start_offset:
+        if offset < self.log_start_offset:
             self.truncate_fully_and_start_at(offset, now_ms)
             return True
         with storage_errors(self.directory, "truncating"):
@@ -277,7 +331,7 @@ class UnifiedLog(LogBounds):
                 segment.delete_files()
             self.epochs.truncate_from_end(offset)
             self.epochs.flush()
-            replay_producers(self.producers, self.segments, self._log_start_offset, offset, now_ms)
+            replay_producers(self.producers, self.segments, self.log_start_offset, offset, now_ms)
         self._after_truncation()
         return True
 
@@ -293,7 +347,7 @@ class UnifiedLog(LogBounds):
             self.epochs.flush()
             self.producers.snapshots.remove_where(lambda _: True)
             self.producers.clear(offset)
-        self._log_start_offset = offset if log_start_offset is None else log_start_offset
+        self.tail.log_start_offset = offset if log_start_offset is None else log_start_offset
         self._after_truncation()
 
     def lower_recovery_point(self, offset: int) -> None:
@@ -302,7 +356,7 @@ class UnifiedLog(LogBounds):
 
     def _after_truncation(self) -> None:
         self._reader.forget_positions()
-        self.update_high_watermark(self._high_watermark)
+        self.update_high_watermark(self.high_watermark)
 
     # The disk.
 
@@ -334,7 +388,6 @@ class UnifiedLog(LogBounds):
         self._require_open()
         self._local.update_config(config)
         self._appender.update_config(config)
-        self._lane.update_config(config)
 
     def sync_with_next_flush(self, path: str) -> None:
         """A flush brings another file to disk, too."""
@@ -354,7 +407,7 @@ class UnifiedLog(LogBounds):
 
     def close(self) -> None:
         """Bring everything to disk and let go of it; the next start need not recover."""
-        if self._is_closed:
+        if self.tail.is_closed:
             return
         with storage_errors(self.directory, "closing"):
             self.epochs.flush_if_needed()
@@ -363,12 +416,12 @@ class UnifiedLog(LogBounds):
             else:
                 self.producers.take_snapshot()
                 self._local.close()
-        self._is_closed = True
+        self.tail.is_closed = True
 
     def abandon(self) -> None:
         """Let go without touching the disk again: it has failed, or the log is to be deleted."""
-        self._is_closed = True
+        self.tail.is_closed = True
 
     def _require_open(self) -> None:
-        if self._is_closed:
+        if self.tail.is_closed:
             raise KafkaStorageError(f"{self.directory}: the log is closed")

@@ -9,7 +9,6 @@ import pytest
 
 from millstream import _accel
 from millstream.records.plain import arrow as plain_arrow
-from millstream.records.plain import client_batch as plain_client
 from millstream.records.plain import consumer_record as plain_consumer_record
 from millstream.records.plain import consumer_records as plain_consumer
 from millstream.records.plain import crc32c as plain_crc32c
@@ -23,7 +22,7 @@ NOT_BUILT = "the compiled kernel is not built (make build)"
 
 
 def _namespace(name: str, *modules: ModuleType) -> SimpleNamespace:
-    crc, murmur, codec, arrow, client_batch, consumer, record = modules
+    crc, murmur, codec, arrow, consumer, record = modules
     return SimpleNamespace(
         name=name,
         crc32c=crc.crc32c,
@@ -36,8 +35,6 @@ def _namespace(name: str, *modules: ModuleType) -> SimpleNamespace:
         ArrowRecordsBuilder=arrow.ArrowRecordsBuilder,
         ArrowRecordsReader=arrow.ArrowRecordsReader,
         ArrowStream=arrow.ArrowStream,
-        inspect_client_batch=client_batch.inspect_client_batch,
-        number_batch=client_batch.number_batch,
         ConsumerRecord=record.ConsumerRecord,
         FetchedBatches=consumer.FetchedBatches,
     )
@@ -49,7 +46,6 @@ PLAIN = _namespace(
     plain_murmur2,
     plain_codec,
     plain_arrow,
-    plain_client,
     plain_consumer,
     plain_consumer_record,
 )
@@ -60,7 +56,6 @@ def compiled() -> Any:
     if not _accel.COMPILED:
         pytest.skip(NOT_BUILT)
     from millstream._accel.arrow import records as arrow
-    from millstream._accel.broker import client_batch
     from millstream._accel.codec import (
         consumer_record,
         consumer_records,
@@ -75,7 +70,6 @@ def compiled() -> Any:
         murmur2,
         record_codec,
         arrow,
-        client_batch,
         consumer_records,
         consumer_record,
     )

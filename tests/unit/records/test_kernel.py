@@ -53,8 +53,6 @@ def test_the_compiled_kernel_is_chosen_where_it_is_built(reloaded: Any) -> None:
         "partition_for_key",
         "decode_records",
         "scan_records",
-        "inspect_client_batch",
-        "number_batch",
     ],
 )
 def test_the_twins_have_the_same_signatures(name: str) -> None:

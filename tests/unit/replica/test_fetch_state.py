@@ -45,7 +45,7 @@ def test_both_begin_alike(make: Callable[[Any], Any]) -> None:
 def test_both_take_what_the_rules_set(make: Callable[[Any], Any]) -> None:
     compiled, plain = make(COMPILED), make(PLAIN)
     constant = {"changed", "created_ms", "id", "index", "is_follower", "partitions", "topic"}
-    constant |= {"uses_topic_ids", "watcher"}
+    constant |= {"partition", "uses_topic_ids", "watcher"}
     for name, value in fields_of(plain).items():
         if name not in constant:
             changed = not value if isinstance(value, bool) else 99

@@ -88,8 +88,8 @@ def test_every_version_is_answered_as_the_handler_answers_it(version: int) -> No
 def test_batches_of_one_turn_are_written_with_one_call() -> None:
     filesystem = SimFileSystem(Random(1))
     broker = new_broker(filesystem=filesystem)
-    news = broker.logs._registry.watermark_news
-    news.is_awake = False
+    wakeup = broker.logs._registry.watermark_wakeup
+    wakeup.is_awake = False
     calls: list[str] = []
     filesystem.before_operation = lambda name, path, size: calls.append(name)
 
@@ -98,7 +98,7 @@ def test_batches_of_one_turn_are_written_with_one_call() -> None:
     assert [partition_answer(each).base_offset for each in answers] == [2, 3, 4, 5, 6]
     assert len(calls) == 1
     assert broker.partition(index=1).log.high_watermark == 7
-    assert news.is_awake
+    assert wakeup.is_awake
     assert broker.partition(index=0).log.log_end_offset == 2
 
 
@@ -131,10 +131,10 @@ def test_a_real_file_that_cannot_be_written_is_a_storage_error(tmp_path: Path) -
     broker = new_broker(filesystem=DiskFileSystem(), directories=(str(tmp_path),))
     log: Any = broker.partition().log
     file = log.segments.active.open_file()
-    file._descriptor, kept = -1, file._descriptor
+    file.descriptor, kept = -1, file.descriptor
 
     answers = answers_of(broker, frame_of(broker), frame_of(broker, partition=1))
-    file._descriptor = kept
+    file.descriptor = kept
 
     assert partition_answer(answers[0]).error_code == STORAGE_ERROR
     assert partition_answer(answers[1]).error_code == 0
@@ -288,7 +288,7 @@ def test_a_partition_that_needs_others_is_declined(broker: Broker, case: str) ->
     elif case == "a follower":
         partition._followers[2] = object()  # type: ignore[assignment]  # nobody looks at it
     elif case == "closed":
-        partition.log.close()  # type: ignore[attr-defined]  # a real log
+        partition.log.close()
     elif case == "internal":
         partition.is_internal = True
     else:
@@ -345,7 +345,7 @@ def test_turns_leave_the_same_logs_behind_as_single_requests(turns: list[Any]) -
         assert _turn(short, frames) == expected
     for index in range(PARTITIONS):
         for broker in (short, long):
-            broker.partition(index=index).log.close()  # type: ignore[attr-defined]  # a real log
+            broker.partition(index=index).log.close()
         directory = f"/disk1/orders-{index}"
         for each in disks[0].scan(directory):
             path = f"{directory}/{each.name}"

@@ -331,6 +331,17 @@ def test_a_fetch_that_waited_in_vain_is_answered_in_time(
     assert not session.state.changed
 
 
+def test_a_second_wait_of_a_session_is_begun_by_the_full_path(
+    session: Session, full_reads: list[int]
+) -> None:
+    session.broker.call(session.request(30, max_wait_ms=500), VERSION)
+    assert full_reads == []
+
+    session.broker.call(session.request(max_wait_ms=500), VERSION)
+
+    assert full_reads == [30]
+
+
 def test_a_fetch_that_waited_while_its_session_went_on_is_told_so(session: Session) -> None:
     broker = session.broker
     broker.call(session.request(30), VERSION)

@@ -270,7 +270,7 @@ def test_many_records_stay_in_their_file_in_a_session_too(on_disk: Broker) -> No
 def test_a_file_that_ends_too_early_is_left_to_the_network(on_disk: Broker) -> None:
     on_disk.produce()
     in_session(on_disk, 0, 0)
-    segment = on_disk.partition().log.segments.active  # type: ignore[attr-defined]
+    segment = on_disk.partition().log.segments.active
     segment.open_file().truncate(segment.size - 1)
 
     _, records, _ = in_session(on_disk, 1).outcome

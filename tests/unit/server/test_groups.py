@@ -51,9 +51,7 @@ class Groups:
 
     def __init__(self) -> None:
         self.world = World()
-        self.server = ApiServer(
-            group_handlers(self.world.groups, self.world.clock), self.world.clock
-        )
+        self.server = ApiServer(group_handlers(self.world.groups), self.world.clock)
 
     def call(self, message: Message, version: int) -> Call:
         frame = encode_request(message, version, 1, "app")

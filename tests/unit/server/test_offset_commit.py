@@ -43,9 +43,7 @@ class Groups:
 
     def __init__(self) -> None:
         self.world = World()
-        self.server = ApiServer(
-            group_handlers(self.world.groups, self.world.clock), self.world.clock
-        )
+        self.server = ApiServer(group_handlers(self.world.groups), self.world.clock)
 
     def call(
         self,

@@ -165,9 +165,9 @@ def test_an_idle_log_gives_its_descriptors_back(broker: Broker) -> None:
     file = segment.open_file()
 
     broker.pass_time(DELAY_MS)
-    released.append(segment._file is not file)
+    released.append(segment.file is not file)
     broker.pass_time(300_000)
-    released.append(segment._file is not file)
+    released.append(segment.file is not file)
 
     assert released == [False, True]
     assert append(log) == 2

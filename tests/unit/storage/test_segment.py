@@ -137,7 +137,9 @@ def test_several_batches_are_appended_with_one_write(
 ) -> None:
     data = b"".join(batch_bytes(BASE + i) for i in range(20))
 
-    segment.append_batches(data, [RecordBatch(each.view) for each in split_batches(data)])
+    segment.append_batches(
+        data, [(each.size, each.last_offset, each.max_timestamp) for each in split_batches(data)]
+    )
 
     head = segment.find_batch(BASE + 13)
     assert head is not None

@@ -1,11 +1,11 @@
 # cython: language_level=3, freethreading_compatible=True
 # cython: boundscheck=False, wraparound=False, cdivision=True
-"""A client's batch on its way into a log; twin of `millstream.records.plain.client_batch`.
+"""What the fast path wants of a client's batch: that it is ordinary, and intact.
 
-A checksum and a dozen comparisons in one call, where the plain twin makes an object of the header.
+An ordinary batch is one that `storage.validator` takes as it is, whatever the topic's settings. All
+others are left to it: it knows all rules and gives all errors.
 """
 
-from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
 
 from millstream._accel.codec.crc32c cimport checksum
@@ -82,34 +82,3 @@ cdef void number(uint8_t* batch, int64_t base_offset, int64_t leader_epoch) noex
     """Give a batch its place in a log."""
     ms_write_big_endian(batch + BASE_OFFSET_AT, base_offset, 8)
     ms_write_big_endian(batch + LEADER_EPOCH_AT, leader_epoch, 4)
-
-
-def inspect_client_batch(records, int64_t size_max, int64_t timestamp_max):
-    """The fields of `ClientBatch`, if `records` is one intact batch that any topic may take."""
-    cdef Py_buffer view
-    cdef BatchFields fields
-    try:
-        PyObject_GetBuffer(records, &view, PyBUF_WRITABLE)
-    except BufferError:
-        return None
-    cdef bint is_right = inspect(
-        <const uint8_t*>view.buf, view.len, size_max, timestamp_max, False, &fields)
-    PyBuffer_Release(&view)
-    if not is_right:
-        return None
-    return (
-        fields.last_offset_delta,
-        fields.max_timestamp,
-        fields.producer_id,
-        fields.producer_epoch,
-        fields.base_sequence,
-    )
-
-
-def number_batch(records, int64_t base_offset, int64_t leader_epoch):
-    """Give the batch at the beginning of a writable buffer its place in a log."""
-    cdef Py_buffer view
-    PyObject_GetBuffer(records, &view, PyBUF_WRITABLE)
-    if view.len >= MS_HEADER_SIZE:
-        number(<uint8_t*>view.buf, base_offset, leader_epoch)
-    PyBuffer_Release(&view)

@@ -3,12 +3,11 @@ from typing import Any
 
 from millstream._accel.broker.express import ExpressReader
 
-def bind(partition: type) -> None: ...
-
 class FastFetch(ExpressReader):
     def __init__(
         self,
         cache: Any,
+        waiting: dict[Any, Any],
         monotonic_ms: Callable[[], int],
         region_of: Callable[[Any, int, int], Any],
         *,

@@ -24,8 +24,9 @@ from libc.string cimport memcmp, memcpy, memset
 from millstream._accel.broker.express cimport ExpressReader
 from millstream._accel.broker.fetch_state cimport FetchPartitionState, FetchSessionState
 from millstream._accel.broker.log_span cimport Span, find_span, read_bounds
+from millstream._accel.broker.log_tail cimport LogTail
+from millstream._accel.broker.partition_state cimport PartitionState
 from millstream._accel.broker.records_sender cimport ms_answer
-from millstream._accel.broker.slots cimport ms_slot_get, ms_slot_offset
 from millstream._accel.wire cimport ms_read_big_endian, ms_write_big_endian
 
 cdef enum:
@@ -66,36 +67,24 @@ cdef struct FetchFields:
     int64_t log_start_offset
     int64_t partition_bytes_max
 
-cdef struct PartitionSlots:
-    Py_ssize_t is_leader
-    Py_ssize_t leader_epoch
-    Py_ssize_t log
-
-cdef PartitionSlots partition_slots
-
-
-def bind(partition):
-    """Learn where `millstream.replica.partition` keeps what is used here."""
-    partition_slots.is_leader = ms_slot_offset(partition, "is_leader")
-    partition_slots.leader_epoch = ms_slot_offset(partition, "leader_epoch")
-    partition_slots.log = ms_slot_offset(partition, "log")
-
 
 cdef class FastFetch(ExpressReader):
     """Answers ordinary fetches of the sessions of a broker."""
 
     cdef object _touch
     cdef dict _sessions
+    cdef dict _waiting
     cdef object _monotonic_ms
     cdef int64_t _bytes_max
     cdef int64_t _eviction_ms
 
     def __init__(
-            self, cache, monotonic_ms, region_of, *, int64_t fetch_max_bytes,
+            self, cache, dict waiting, monotonic_ms, region_of, *, int64_t fetch_max_bytes,
             int64_t eviction_ms):
-        """For the sessions of a cache, and as it judges their age."""
+        """For the sessions of a cache, and as it judges their age; `waiting` has those that wait."""
         self._touch = cache.touch
         self._sessions = cache.by_id
+        self._waiting = waiting
         self._monotonic_ms = monotonic_ms
         self._bytes_max = fetch_max_bytes
         self._eviction_ms = eviction_ms
@@ -113,14 +102,15 @@ cdef class FastFetch(ExpressReader):
                 <const uint8_t*>PyBytes_AS_STRING(frame), PyBytes_GET_SIZE(frame), &asked):
             return None
         cdef FetchSessionState session = self._find_session(&asked, False)
-        if (session is None or asked.max_wait_ms <= 0
+        if (session is None or session in self._waiting or asked.max_wait_ms <= 0
                 or min(asked.min_bytes, min(asked.max_bytes, self._bytes_max)) != 1):
             return None
         if asked.topic_id != NULL or session.changed:
             partition = find_partition(session, &asked)
             if partition is None or not is_at_end(partition, &asked):
                 return None
-            # Where the fetch offset is in the files matters only to a wait for more than a byte.
+            # Where the fetch offset is in the files matters only to a wait for more than a byte, and
+            # no other fetch of the session waits.
             partition.start = None
             PyDict_SetItem(session.changed, partition, None)
         self._note_request(session, partition, &asked)
@@ -156,12 +146,12 @@ cdef class FastFetch(ExpressReader):
         cdef FetchPartitionState partition = find_partition(session, &asked)
         if partition is None:
             return False
-        log = readable_log(partition, &asked)
-        if log is None:
+        cdef LogTail tail = readable_tail(partition, &asked)
+        if tail is None:
             return False
         bytes_max = min(asked.max_bytes, self._bytes_max)
         file = find_span(
-            log, asked.offset, min(asked.partition_bytes_max, bytes_max),
+            tail, asked.offset, min(asked.partition_bytes_max, bytes_max),
             asked.isolation_level == COMMITTED, &span)
         # What a batch has above the partition's limit does not count for a fetch that waits.
         if file is None or (
@@ -255,24 +245,21 @@ cdef const uint8_t* topic_bytes(FetchPartitionState partition) except NULL:
     return <const uint8_t*>PyBytes_AS_STRING(topic)
 
 
-cdef object readable_log(FetchPartitionState asked_of, const FetchFields* asked):
+cdef LogTail readable_tail(FetchPartitionState asked_of, const FetchFields* asked):
     """The log of a partition that this broker leads, if no epoch is to be compared."""
-    partition = asked_of.partition
-    if (partition is None or asked.last_epoch != UNKNOWN
-            or <object>ms_slot_get(partition, partition_slots.is_leader) is not True):
+    cdef PartitionState partition = asked_of.partition
+    if (partition is None or not partition.is_leader or asked.last_epoch != UNKNOWN
+            or (asked.leader_epoch != UNKNOWN and asked.leader_epoch != partition.leader_epoch)):
         return None
-    if (asked.leader_epoch != UNKNOWN and asked.leader_epoch
-            != <int64_t><object>ms_slot_get(partition, partition_slots.leader_epoch)):
-        return None
-    return <object>ms_slot_get(partition, partition_slots.log)
+    return partition.tail
 
 
 cdef bint is_at_end(FetchPartitionState asked_of, const FetchFields* asked) except -1:
     """Whether a fetch is for the very next record that a consumer may get."""
     cdef Span span
-    log = readable_log(asked_of, asked)
-    return log is not None and asked.offset == read_bounds(
-        log, asked.isolation_level == COMMITTED, &span)
+    cdef LogTail tail = readable_tail(asked_of, asked)
+    return tail is not None and asked.offset == read_bounds(
+        tail, asked.isolation_level == COMMITTED, &span)
 
 
 cdef int note_records(

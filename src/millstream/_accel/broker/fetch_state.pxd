@@ -2,6 +2,8 @@
 
 from libc.stdint cimport int64_t
 
+from millstream._accel.broker.partition_state cimport PartitionState
+
 cdef class SessionWatcher:
     cdef readonly dict changed
 
@@ -25,7 +27,7 @@ cdef class FetchPartitionState:
     cdef public int64_t current_leader_epoch
     cdef public int64_t last_fetched_epoch
     cdef public int64_t log_start_offset
-    cdef public object partition
+    cdef public PartitionState partition
     cdef public object start
     cdef public SessionWatcher watcher
     cdef public int64_t rank

@@ -2,6 +2,8 @@
 
 from libc.stdint cimport int64_t
 
+from millstream._accel.broker.log_tail cimport LogTail
+
 # What a log has for a reader.
 cdef struct Span:
     int64_t position
@@ -11,5 +13,6 @@ cdef struct Span:
     int64_t last_stable_offset
     int64_t log_start_offset
 
-cdef int64_t read_bounds(log, bint is_committed, Span* span) except -2
-cdef object find_span(log, int64_t offset, int64_t bytes_max, bint is_committed, Span* span)
+cdef int64_t read_bounds(LogTail tail, bint is_committed, Span* span) except -2
+cdef object find_span(
+    LogTail tail, int64_t offset, int64_t bytes_max, bint is_committed, Span* span)

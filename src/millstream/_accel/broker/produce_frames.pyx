@@ -1,12 +1,11 @@
 # cython: language_level=3, freethreading_compatible=True
 # cython: boundscheck=False, wraparound=False, cdivision=True
-"""The common shape of Produce; twin of the two functions in `millstream.server.produce_frames`.
+"""The common shape of Produce, read from the frame and answered without a message.
 
-Nothing is read at or behind `end`, whatever the lengths in the frame say.
+Nearly every Produce request has one topic and one partition. Whatever has another shape, or is
+damaged, is left to the generated decoder, which is the authority on what the bytes mean. Nothing is read at or behind `end`, whatever the lengths in the frame say.
 """
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
@@ -89,30 +88,6 @@ cdef bint read_request(
     return is_single and is_batch(p, single.start, single.stop)
 
 
-def read_single(buffer, Py_ssize_t at, Py_ssize_t end, int version):
-    """The request in `buffer[at:end]` of version 3 to 13, if it is of the common shape."""
-    cdef Py_buffer view
-    cdef Single single
-    cdef const uint8_t* p
-    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
-    try:
-        if not 0 <= at <= end <= view.len:
-            return None
-        p = <const uint8_t*>view.buf
-        if not read_request(p, at, end, version, &single):
-            return None
-        return (
-            single.acks,
-            single.timeout_ms,
-            PyBytes_FromStringAndSize(<const char*>p + single.topic, single.topic_size),
-            single.partition,
-            single.start,
-            single.stop,
-        )
-    finally:
-        PyBuffer_Release(&view)
-
-
 cdef uint8_t* write_zeros(uint8_t* p, int count) noexcept nogil:
     return ms_write_big_endian(p, 0, count)
 
@@ -158,15 +133,3 @@ cdef uint8_t* write_answer(
 cdef void write_error(uint8_t* error_at, int64_t code) noexcept nogil:
     """Take back in an answer that records were accepted."""
     ms_write_big_endian(ms_write_big_endian(error_at, code, 2), -1, 8)
-
-
-def write_single(
-        int version, int64_t correlation_id, bytes topic, int64_t partition, int64_t base_offset,
-        int64_t append_time_ms, int64_t log_start):
-    """The frame that answers a request whose records were accepted; `topic` as it was spelled."""
-    cdef bytes frame = PyBytes_FromStringAndSize(NULL, answer_size(version, len(topic)))
-    write_answer(
-        <uint8_t*>PyBytes_AS_STRING(frame), version, correlation_id,
-        <const uint8_t*>PyBytes_AS_STRING(topic), len(topic), partition, base_offset,
-        append_time_ms, log_start)
-    return frame

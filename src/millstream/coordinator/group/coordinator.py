@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from millstream.coordinator.decision import Caller, Decision, Moment
     from millstream.coordinator.group.config import GroupConfig
-    from millstream.coordinator.group.offsets.commit import ErrorCodes, OffsetCommit
+    from millstream.coordinator.group.offsets.commit import ErrorCodes
     from millstream.coordinator.group.ports import OffsetsTransactions
     from millstream.coordinator.group.shard import GroupShard
     from millstream.coordinator.runtime import CoordinatorRuntime
@@ -276,17 +276,12 @@ class GroupCoordinator:
             else:
                 done(outcome)
 
-        self.commit(commit, caller.version, answered)
-
-    def commit(self, commit: OffsetCommit, version: int, done: Done[ErrorCodes]) -> None:
-        """The same for who reads and writes frames himself; `version` is that of OffsetCommit."""
-
         def decide(shard: GroupShard, now: Moment) -> Decision[ErrorCodes]:
-            decision = shard.offsets.commit(commit, version, now)
+            decision = shard.offsets.commit(commit, caller.version, now)
             shard.watch_expiry(now.now_ms)
             return decision
 
-        self._runtime.gather(commit.group_id, decide, done)
+        self._runtime.gather(commit.group_id, decide, answered)
 
     def commit_txn_offsets(
         self, request: TxnOffsetCommitRequest, caller: Caller, done: Done[TxnOffsetCommitResponse]

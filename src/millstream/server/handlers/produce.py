@@ -17,7 +17,6 @@ from millstream.errors import (
     DecodeError,
     InvalidRecord,
     InvalidTimestamp,
-    InvalidTopic,
     MessageTooLarge,
     RecordListTooLarge,
     TransactionalIdAuthorizationFailed,
@@ -41,13 +40,6 @@ from millstream.replica.append_service import ACKS_NONE, AppendResult
 from millstream.replica.transaction_verification import has_transactional_records
 from millstream.server.bodies import read_body
 from millstream.server.leaders import STALE_LEADER_CODES, find_leader
-from millstream.server.produce_frames import (
-    TOPIC_IDS_SINCE,
-    VERSION_MIN,
-    SpelledTopics,
-    read_single,
-    write_single,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,7 +56,9 @@ _logger = logging.getLogger(__name__)
 
 _ADMIN_CLIENT_ID: Final = "__admin_client"
 """Who may write to internal topics."""
+_VERSION_MIN: Final = 3
 _LEADERS_SINCE: Final = 10
+_TOPIC_IDS_SINCE: Final = 13
 _BAD_RECORDS: Final = (
     CorruptMessage,
     InvalidRecord,
@@ -81,82 +75,20 @@ _ADDS_TO_TRANSACTION_SINCE: Final = 12
 class ProduceHandler:
     """Answers Produce."""
 
-    __slots__ = ("_append", "_append_one", "_log", "_metadata", "_topics")
+    __slots__ = ("_append", "_log", "_metadata")
 
     def __init__(
         self, replicas: ReplicaManager, metadata: KRaftMetadataCache, clock: Clock
     ) -> None:
         self._append = replicas.append
-        self._append_one = replicas.append_one
         self._metadata = metadata
-        self._topics = SpelledTopics()
         self._log = LogLimiter(clock, _logger)
 
     def handle(self, request: Request) -> Response | Outcome:
         """Append, and answer as `acks` asks."""
         version = request.api_version
-        if version < VERSION_MIN:
+        if version < _VERSION_MIN:
             raise DecodeError("Produce before version 3 is not served", version=version)
-        buffer = request.buffer
-        single = read_single(buffer, request.body, request.end, version)
-        topic = None if single is None else self._topics.find(single[2], version)
-        if single is None or topic is None:
-            return self._handle_any(request)
-        acks, timeout_ms, spelled, index, start, stop = single
-        records = buffer[start:stop]
-        if version < _ZSTD_SINCE and _is_zstd(records):
-            return self._handle_any(request)
-        result = self._append_one(topic, index, records, acks)
-        if result is None:
-            results = self._append(
-                ((topic, index, records),),
-                acks,
-                timeout_ms,
-                lambda late: request.complete(
-                    self._answer_single(request, acks, topic, spelled, index, late[0])
-                ),
-            )
-            if results is None:
-                return PENDING
-            result = results[0]
-            if type(result.error) is InvalidTopic and request.client_id == _ADMIN_CLIENT_ID:
-                return self._handle_any(request)
-        return self._answer_single(request, acks, topic, spelled, index, result)
-
-    def fail(self, request: Request, error: ApiError) -> Response | Outcome:
-        """The answer that nothing was appended."""
-        message = read_body(ProduceRequest, request)
-        topics = _topics(message, request.api_version)
-        count = sum(len(indexes) for _, indexes in topics)
-        return self._answer(request, message.acks, topics, [AppendResult(error)] * count)
-
-    def _answer_single(
-        self,
-        request: Request,
-        acks: int,
-        topic: str | Uuid,
-        spelled: bytes,
-        index: int,
-        result: AppendResult,
-    ) -> Response | Outcome:
-        error, base_offset, append_time_ms, log_start = result
-        if error is not None:
-            return self._answer(request, acks, [(topic, [index])], [result])
-        if acks == ACKS_NONE:
-            return NO_RESPONSE
-        return write_single(
-            request.api_version,
-            request.correlation_id,
-            spelled,
-            index,
-            base_offset,
-            append_time_ms,
-            log_start,
-        )
-
-    def _handle_any(self, request: Request) -> Response | Outcome:
-        """Any shape that the protocol allows."""
-        version = request.api_version
         message = read_body(ProduceRequest, request)
         topics = _topics(message, version)
         entries: list[AppendEntry] = [
@@ -182,6 +114,13 @@ class ProduceHandler:
                 request.retain()  # The records wait for the word of the coordinator.
             return PENDING
         return self._answer(request, message.acks, topics, appended)
+
+    def fail(self, request: Request, error: ApiError) -> Response | Outcome:
+        """The answer that nothing was appended."""
+        message = read_body(ProduceRequest, request)
+        topics = _topics(message, request.api_version)
+        count = sum(len(indexes) for _, indexes in topics)
+        return self._answer(request, message.acks, topics, [AppendResult(error)] * count)
 
     def _answer(
         self,
@@ -260,7 +199,7 @@ def _topics(message: ProduceRequest, version: int) -> list[tuple[str | Uuid, lis
     """Topics as the version names them, with their partitions."""
     return [
         (
-            each.topic_id if version >= TOPIC_IDS_SINCE else each.name,
+            each.topic_id if version >= _TOPIC_IDS_SINCE else each.name,
             [part.index for part in each.partition_data],
         )
         for each in message.topic_data

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from millstream.storage import disk
 from millstream.storage.config import LogConfig
-from millstream.storage.disk import HEADROOM_SINCE_BYTES, SPARE_BYTES_MAX, DiskFileSystem
+from millstream.storage.disk import PREALLOCATION_SINCE_BYTES, SPARE_BYTES_MAX, DiskFileSystem
 from tests.unit.storage.batches import NOW_MS, batch_bytes
 from tests.unit.storage.logs import append, fill, offsets, open_log
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from millstream.storage.filesystem import FileSystem
     from millstream.storage.unified_log import UnifiedLog
 
-LARGE = LogConfig(internal_segment_bytes=3 * HEADROOM_SINCE_BYTES, max_message_bytes=2 << 20)
+LARGE = LogConfig(internal_segment_bytes=3 * PREALLOCATION_SINCE_BYTES, max_message_bytes=2 << 20)
 PART = bytes(1 << 20)
 
 
@@ -34,7 +34,7 @@ def log_path(tmp_path: Path) -> Path:
     """The first log file, in a directory whose file system gives blocks in advance."""
     probe = os.open(tmp_path / "probe", os.O_RDWR | os.O_CREAT)
     try:
-        if disk._make_headroom is None or not disk._make_headroom(probe, 0, 4096):
+        if disk._preallocate is None or not disk._preallocate(probe, 0, 4096):
             pytest.skip("the file system, or a build without kernel, gives no blocks in advance")
     finally:
         os.close(probe)
@@ -44,13 +44,14 @@ def log_path(tmp_path: Path) -> Path:
 def fill_large(log: UnifiedLog, size: int) -> None:
     while log.size < size:
         data = bytearray(batch_bytes(records=1, value_bytes=1 << 20))
-        if log.append_committed(data, 0, NOW_MS) is None:
+        tail: Any = log.tail
+        if tail.append_fast(data, 0, NOW_MS) is None:
             log.append_as_leader(data, 0, NOW_MS)
 
 
 def test_appends_are_writes(filesystem: FileSystem, directory: str) -> None:
     file = filesystem.open(f"{directory}/a", create=True)
-    size = HEADROOM_SINCE_BYTES + 2 * len(PART)
+    size = PREALLOCATION_SINCE_BYTES + 2 * len(PART)
 
     for position in range(0, size, len(PART)):
         file.append(PART, position)
@@ -71,18 +72,18 @@ def test_trimming_leaves_a_size(filesystem: FileSystem, directory: str) -> None:
     assert file.pread(10, 0) == b"cont"
 
 
-@pytest.mark.parametrize("way", ["short", "long"])
+@pytest.mark.parametrize("path", ["fast", "full"])
 def test_a_large_log_is_ahead_of_its_appends_and_not_once_it_is_closed(
-    log_path: Path, way: str
+    log_path: Path, path: str
 ) -> None:
     log = open_log(DiskFileSystem(), str(log_path.parent), LARGE)
-    if way == "short":
-        fill_large(log, HEADROOM_SINCE_BYTES + (1 << 20))
+    if path == "fast":
+        fill_large(log, PREALLOCATION_SINCE_BYTES + (1 << 20))
     else:
         for _ in range(5):
             append(log, records=1, value_bytes=1 << 20)
 
-    assert HEADROOM_SINCE_BYTES // 8 <= spare_bytes(log_path) < HEADROOM_SINCE_BYTES
+    assert PREALLOCATION_SINCE_BYTES // 8 <= spare_bytes(log_path) < PREALLOCATION_SINCE_BYTES
     assert log_path.stat().st_size == log.size
 
     log.close()
@@ -109,8 +110,10 @@ def test_a_segment_that_is_left_gives_its_blocks_back(log_path: Path) -> None:
 
 
 def test_what_a_killed_process_took_is_given_back(log_path: Path) -> None:
-    fill_large(open_log(DiskFileSystem(), str(log_path.parent), LARGE), HEADROOM_SINCE_BYTES + 1)
-    assert spare_bytes(log_path) >= HEADROOM_SINCE_BYTES // 8
+    fill_large(
+        open_log(DiskFileSystem(), str(log_path.parent), LARGE), PREALLOCATION_SINCE_BYTES + 1
+    )
+    assert spare_bytes(log_path) >= PREALLOCATION_SINCE_BYTES // 8
 
     open_log(DiskFileSystem(), str(log_path.parent), LARGE).close()
 
@@ -119,13 +122,13 @@ def test_what_a_killed_process_took_is_given_back(log_path: Path) -> None:
 
 def test_after_a_cut_blocks_are_taken_again(log_path: Path) -> None:
     log = open_log(DiskFileSystem(), str(log_path.parent), LARGE)
-    fill_large(log, HEADROOM_SINCE_BYTES + (1 << 20))
+    fill_large(log, PREALLOCATION_SINCE_BYTES + (1 << 20))
 
     log.truncate_to(4, NOW_MS)
     assert spare_bytes(log_path) <= SPARE_BYTES_MAX
-    fill_large(log, HEADROOM_SINCE_BYTES + (1 << 20))
+    fill_large(log, PREALLOCATION_SINCE_BYTES + (1 << 20))
 
-    assert spare_bytes(log_path) >= HEADROOM_SINCE_BYTES // 8
+    assert spare_bytes(log_path) >= PREALLOCATION_SINCE_BYTES // 8
 
 
 def test_where_there_are_none_appends_go_on(
@@ -137,10 +140,10 @@ def test_where_there_are_none_appends_go_on(
         asked.append(position + size)
         return False
 
-    monkeypatch.setattr(disk, "_make_headroom", refuse)
+    monkeypatch.setattr(disk, "_preallocate", refuse)
     log = open_log(DiskFileSystem(), str(tmp_path), LARGE)
 
-    fill_large(log, HEADROOM_SINCE_BYTES + (3 << 20))
+    fill_large(log, PREALLOCATION_SINCE_BYTES + (3 << 20))
 
     assert len(asked) == 1
     assert offsets(log) == [*range(7)]

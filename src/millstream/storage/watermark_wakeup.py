@@ -2,26 +2,26 @@
 
 The logs of a `LogManager` share one. While it is awake a log that moves its high watermark does no
 more than look here; the first that moves one after a quiet time wakes the task that writes them
-down. So a broker whose logs do not change has nothing to do. The compiled lane of Produce knows the
-slot.
+down. So a broker whose logs do not change has nothing to do.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
+
+from millstream.storage.log_state import WakeState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class WatermarkNews:
-    """What a log tells of its high watermark."""
+class WatermarkWakeup(WakeState):
+    """How a log wakes the task that writes high watermarks down."""
 
-    __slots__ = ("is_awake", "on_wake")
+    __slots__ = ("on_wake",)
 
     def __init__(self) -> None:
-        self.is_awake = True
-        """Whether changes are noticed without being told."""
+        super().__init__()
         self.on_wake: Callable[[], None] | None = None
 
     def wake(self) -> None:
@@ -30,7 +30,3 @@ class WatermarkNews:
             self.is_awake = True
             if self.on_wake is not None:
                 self.on_wake()
-
-
-NOBODY: Final = WatermarkNews()
-"""For a log that is in no manager's care."""

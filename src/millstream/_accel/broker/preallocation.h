@@ -1,7 +1,7 @@
 /* Blocks of a file beyond its end, taken before they are written. */
 
-#ifndef MILLSTREAM_HEADROOM_H
-#define MILLSTREAM_HEADROOM_H
+#ifndef MILLSTREAM_PREALLOCATION_H
+#define MILLSTREAM_PREALLOCATION_H
 
 #include <fcntl.h>
 #include <linux/falloc.h>
@@ -15,7 +15,7 @@
 
    Only on ext4, which else reserves and accounts for every block of a write: a third of the cost of
    an append. XFS does it by itself, tmpfs would have to find memory. */
-static inline int ms_make_headroom(int descriptor, int64_t position, int64_t size)
+static inline int ms_preallocate(int descriptor, int64_t position, int64_t size)
 {
     struct statfs system;
     struct stat file;

@@ -9,7 +9,6 @@ import pytest
 from millstream.storage.broker_config import LogManagerConfig
 from millstream.storage.checkpoint import HIGH_WATERMARK_FILE, read_offsets
 from millstream.types import TopicPartition
-from tests.unit.storage.batches import NOW_MS, batch_bytes
 from tests.unit.storage.manager_harness import ORDERS, Broker, append
 
 if TYPE_CHECKING:
@@ -59,19 +58,6 @@ def test_the_first_that_moves_has_it_written_down_within_the_interval(broker: Br
     assert broker.deadlines_brought_forward == 1
     broker.pass_time(INTERVAL_MS)
     assert watermarks(broker) == {ORDERS: 3}
-
-
-def test_the_short_way_of_an_append_tells_it_too(broker: Broker) -> None:
-    log = broker.manager.get(ORDERS)
-    assert log is not None
-    epoch = log.epochs.latest_epoch
-    assert epoch is not None
-    for _ in range(2):
-        assert log.append_committed(bytearray(batch_bytes()), epoch, NOW_MS) is not None
-
-    assert broker.deadlines_brought_forward == 1
-    broker.pass_time(INTERVAL_MS)
-    assert watermarks(broker) == {ORDERS: log.high_watermark}
 
 
 def test_logs_that_come_and_go_are_noticed(broker: Broker) -> None:

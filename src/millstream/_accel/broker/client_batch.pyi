@@ -1,6 +1,0 @@
-from millstream.types import ReadableBuffer
-
-def inspect_client_batch(
-    records: ReadableBuffer, size_max: int, timestamp_max: int
-) -> tuple[int, int, int, int, int] | None: ...
-def number_batch(records: ReadableBuffer, base_offset: int, leader_epoch: int) -> None: ...

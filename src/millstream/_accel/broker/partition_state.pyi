@@ -1,0 +1,1 @@
+from millstream.replica.partition_state import PartitionState as PartitionState
