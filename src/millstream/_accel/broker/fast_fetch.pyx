@@ -3,9 +3,9 @@
 """The fast path of Fetch: a frame in, the place of its records in a file out.
 
 `millstream.replica.fast_fetch` makes one for a broker. It has three callers, all on the loop's
-thread under the GIL: the selector offers each frame that the fast path of Produce declines (`read`);
-`FetchService` asks whether a fetch has nothing to read yet and only has to wait (`begin_wait`), and
-offers a fetch that has waited again when one of its partitions has changed (`answer_waiting`).
+thread under the GIL: the selector offers each frame that the fast path of Produce declines
+(`read`); `FetchService` asks whether a fetch has nothing to read yet and only has to wait
+(`begin_wait`), and offers it again when one of its partitions has changed (`answer_waiting`).
 
 It takes a consumer's request in a session that is about one partition, versions 13 to 18, where the
 log's file and index are open already. It answers as the full path (`FetchHandler`, `FetchService`)
@@ -81,7 +81,7 @@ cdef class FastFetch(ExpressReader):
     def __init__(
             self, cache, dict waiting, monotonic_ms, region_of, *, int64_t fetch_max_bytes,
             int64_t eviction_ms):
-        """For the sessions of a cache, and as it judges their age; `waiting` has those that wait."""
+        """For the sessions of a cache, as it judges their age; `waiting` has those that wait."""
         self._touch = cache.touch
         self._sessions = cache.by_id
         self._waiting = waiting
@@ -109,8 +109,8 @@ cdef class FastFetch(ExpressReader):
             partition = find_partition(session, &asked)
             if partition is None or not is_at_end(partition, &asked):
                 return None
-            # Where the fetch offset is in the files matters only to a wait for more than a byte, and
-            # no other fetch of the session waits.
+            # Where the fetch offset is in the files matters only to a wait for more than a byte,
+            # and no other fetch of the session waits.
             partition.start = None
             PyDict_SetItem(session.changed, partition, None)
         self._note_request(session, partition, &asked)

@@ -7,8 +7,6 @@ Only the thread that owns the sessions touches them, under the GIL.
 
 from libc.stdint cimport int64_t
 
-from millstream._accel.broker.partition_state cimport PartitionState
-
 cdef enum:
     UNKNOWN = -1
 
