@@ -3,7 +3,8 @@
 """Where the records of a consumer's read are in the files: for `fast_fetch`, as `LogReader` does.
 
 It looks only into files and indexes that are open already, and opens and changes nothing: whatever
-is unusual gets None, and `UnifiedLog.read` is asked. On the thread that owns the log, under the GIL.
+is unusual gets None, and `UnifiedLog.read` is asked. The thread that owns the log calls it, under
+the GIL.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
