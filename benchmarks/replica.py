@@ -30,8 +30,8 @@ from millstream.metadata.image import MetadataProvenance
 from millstream.protocol.messages.topic_records import PartitionRecord, TopicRecord
 from millstream.records.builder import RecordBatchBuilder
 from millstream.replica.config import ReplicaConfig
+from millstream.replica.fetch_partition import FetchPartition
 from millstream.replica.fetch_service import FetchParams
-from millstream.replica.fetch_target import FetchTarget
 from millstream.replica.replica_manager import ReplicaManager
 from millstream.storage.background import Background
 from millstream.storage.broker_config import LogManagerConfig
@@ -179,7 +179,7 @@ def fetch_case(bench: Bench, index: int) -> Case:
 
     def managed() -> object:
         context = manager.fetch_sessions.open(
-            0, -1, [FetchTarget("bench", index, 5, 64 << 10)], now_ms=0
+            0, -1, [FetchPartition("bench", index, 5, 64 << 10)], now_ms=0
         )
         return manager.fetch(context, FetchParams(500, 1, 1 << 20), print)
 
@@ -194,8 +194,8 @@ def session_case(bench: Bench, few: range, many: range) -> Case:
 def _incremental(bench: Bench, partitions: range) -> Callable[[], object]:
     manager, first = bench.manager, partitions[0]
     params = FetchParams(0, 1, 1 << 20)
-    targets = [FetchTarget("bench", index, 0, 1 << 20) for index in partitions]
-    answer = manager.fetch(manager.fetch_sessions.open(0, 0, targets, now_ms=0), params, print)
+    asked = [FetchPartition("bench", index, 0, 1 << 20) for index in partitions]
+    answer = manager.fetch(manager.fetch_sessions.open(0, 0, asked, now_ms=0), params, print)
     assert answer is not None
     session_id = answer.session_id
     records, state = batch(100), [1]
@@ -205,7 +205,7 @@ def _incremental(bench: Bench, partitions: range) -> Callable[[], object]:
         manager.append([("bench", first, records)], 1, 1000, print)
         log_end = bench.log(first).log_end_offset
         context = manager.fetch_sessions.open(
-            session_id, state[0], [FetchTarget("bench", first, log_end - 1, 1 << 20)], now_ms=0
+            session_id, state[0], [FetchPartition("bench", first, log_end - 1, 1 << 20)], now_ms=0
         )
         state[0] += 1
         return manager.fetch(context, params, print)
@@ -220,8 +220,8 @@ def wake_case(bench: Bench, index: int) -> Case:
     records = batch(100)
 
     def open_at_end() -> FetchContext:
-        target = FetchTarget("bench", index, bench.log(index).log_end_offset, 1 << 20)
-        return manager.fetch_sessions.open(0, -1, [target], now_ms=0)
+        asked = FetchPartition("bench", index, bench.log(index).log_end_offset, 1 << 20)
+        return manager.fetch_sessions.open(0, -1, [asked], now_ms=0)
 
     def append() -> None:
         _BASE_OFFSET.pack_into(records, 0, 0)

@@ -29,13 +29,13 @@ _MODULES = (
     "arrow.records",
     "broker.client_batch",
     "broker.produce_frames",
-    "broker.fetch_frames",
+    "broker.fetch_state",
     "broker.batch_finder",
     "broker.log_state",
     "broker.log_tail",
     "broker.partition_state",
     "broker.fast_produce",
-    "broker.fetch_lane",
+    "broker.fast_fetch",
     "broker.selector",
 )
 

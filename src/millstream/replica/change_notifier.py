@@ -50,8 +50,8 @@ class ChangeNotifier:
     def gone(self, partition: Partition) -> None:
         """A partition is no longer here; who fetches it looks it up anew."""
         self.changed(partition)
-        for target in list(partition.watchers):
-            target.unwatch()
+        for asked in list(partition.watchers):
+            asked.unwatch()
 
     def run(self) -> None:
         """Look at the operations and answers whose turn it is."""
@@ -63,12 +63,12 @@ class ChangeNotifier:
                 self._purgatory.check(key)
 
     def _mark(self, partition: Partition) -> None:
-        for target in partition.watchers:
-            interest = target.interest
-            if interest is not None:
-                interest.changed[target] = None
-                if interest in self._purgatory:
-                    self._wake(interest)
+        for asked in partition.watchers:
+            watcher = asked.watcher
+            if watcher is not None:
+                watcher.changed[asked] = None
+                if watcher in self._purgatory:
+                    self._wake(watcher)
 
     def _wake(self, key: Hashable) -> None:
         if not self._woken:

@@ -1,17 +1,22 @@
-"""Fetch: records out of the logs, within the asker's limits, now or when there are enough.
+"""Fetch: records out of the logs, within the client's limits, now or when there are enough.
 
 `ReplicaManager.fetch` leads here, with the context that a session cache has opened. The partitions
 are read in order; the first one that has records gives a whole batch, whatever the limits. A fetch
 of a follower is its acknowledgement, and is noted once, however often the fetch is read again.
+
+A fetch that waits is offered to `FastFetch` again when one of its partitions has changed, with the
+frame it came in; what `FastFetch` declines is read here.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from millstream.errors import ApiError, KafkaStorageError, UnknownServerError
-from millstream.replica.fetch_target import UNKNOWN, PartitionFetch
+from millstream.replica.fetch_partition import FetchPartitionData
+from millstream.replica.fetch_session import NO_SESSION_ID, FetchAnswer, FetchContext
+from millstream.replica.fetch_state import UNKNOWN
 from millstream.replica.partition_reader import (
     ENOUGH,
     REPLICA_LIMITS,
@@ -26,10 +31,10 @@ from millstream.storage.log_results import FetchIsolation
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from millstream._accel.broker.fast_fetch import FastFetch
     from millstream.clock import Clock
     from millstream.replica.change_notifier import ChangeNotifier
-    from millstream.replica.fetch_session import FetchAnswer, FetchContext
-    from millstream.replica.fetch_target import FetchTarget
+    from millstream.replica.fetch_partition import FetchPartition
     from millstream.replica.isr_sender import IsrSender
     from millstream.replica.partition import Partition
     from millstream.replica.partition_reader import ReadLimits
@@ -44,7 +49,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 CONSUMER: int = -1
-"""The replica id of who is no replica."""
+"""The replica id of a client that is no replica."""
 
 
 class FetchParams(NamedTuple):
@@ -60,32 +65,28 @@ class FetchParams(NamedTuple):
     needs_leader: bool = False
     """Fetch before version 11: only from leaders. For replicas that is always so."""
     rack_id: str = ""
-    """Where a consumer is, for who chooses a replica near it."""
+    """Where a consumer is, so that a replica near it can be chosen."""
 
 
-class ShortWay(Protocol):
-    """What a waiting fetch tries first when something has changed."""
-
-    def is_served(self) -> bool:
-        """Fetch; False if it has to be done the long way, and then nothing has changed."""
-        ...
-
-    def answer(self) -> bool:
-        """Answer with what `is_served` has fetched; False if that was nothing."""
-        ...
+def limits_of(params: FetchParams) -> ReadLimits:
+    """How the partitions of a fetch may be read."""
+    if params.replica_id >= 0:
+        return REPLICA_LIMITS
+    return consumer_limits(params.isolation, needs_leader=params.needs_leader)
 
 
 class DelayedFetch(DelayedOperation):
     """A fetch that waits for enough bytes."""
 
     __slots__ = (
+        "_answer",
         "_context",
         "_done",
+        "_frame",
         "_limits",
         "_max_bytes",
         "_min_bytes",
         "_service",
-        "_short_way",
     )
 
     def __init__(
@@ -97,7 +98,7 @@ class DelayedFetch(DelayedOperation):
         max_bytes: int,
         done: FetchDone,
         deadline_ms: int,
-        short_way: ShortWay | None,
+        frame: bytes | None,
     ) -> None:
         super().__init__(deadline_ms)
         self._service = service
@@ -106,24 +107,27 @@ class DelayedFetch(DelayedOperation):
         self._min_bytes = min_bytes
         self._max_bytes = max_bytes
         self._done = done
-        self._short_way = short_way
+        self._frame = frame
+        self._answer: FetchAnswer | None = None
 
     def is_ready(self) -> bool:
         """Whether what has changed is enough, or is something that must be answered."""
-        if self._short_way is not None and self._short_way.is_served():
-            return True
+        if self._frame is not None:
+            self._answer = self._service.retry(self._frame)
+            if self._answer is not None:
+                return True
         total = 0
-        for target in self._context.interest.changed:
-            total += self._service.available(target, self._limits)
+        for asked in self._context.watcher.changed:
+            total += self._service.available(asked, self._limits)
             if total >= self._min_bytes:
                 return True
         return False
 
     def on_complete(self, *, is_expired: bool) -> None:
-        """Read everything again, and answer with what there is."""
-        if not is_expired and self._short_way is not None and self._short_way.answer():
-            return
-        self._done(self._service.read_again(self._context, self._limits, self._max_bytes))
+        """Answer with what `FastFetch` has found, or read everything again."""
+        if self._answer is None:
+            self._answer = self._service.read_again(self._context, self._limits, self._max_bytes)
+        self._done(self._answer)
 
 
 class FetchService:
@@ -132,6 +136,7 @@ class FetchService:
     __slots__ = (
         "_brokers",
         "_clock",
+        "_fast_fetch",
         "_fetch_max_bytes",
         "_isr_sender",
         "_notifier",
@@ -151,6 +156,7 @@ class FetchService:
         brokers: BrokerView,
         *,
         fetch_max_bytes: int,
+        fast_fetch: FastFetch | None,
         selector: ReplicaSelector | None,
         on_storage_error: OnStorageError,
     ) -> None:
@@ -161,6 +167,7 @@ class FetchService:
         self._clock = clock
         self._brokers = brokers
         self._fetch_max_bytes = fetch_max_bytes
+        self._fast_fetch = fast_fetch
         self._selector = selector
         self._on_storage_error = on_storage_error
 
@@ -169,71 +176,100 @@ class FetchService:
         context: FetchContext,
         params: FetchParams,
         done: FetchDone,
-        short_way: ShortWay | None = None,
+        frame: bytes | None = None,
     ) -> FetchAnswer | None:
         """See `ReplicaManager.fetch`."""
         max_bytes = min(params.max_bytes, self._fetch_max_bytes)
-        if params.replica_id >= 0:
-            limits = REPLICA_LIMITS
-        else:
-            limits = consumer_limits(params.isolation, needs_leader=params.needs_leader)
-        targets = context.targets()
-        found, bytes_found = self._read(targets, limits, max_bytes, params)
-        min_bytes = min(params.min_bytes, max_bytes)
-        if bytes_found >= min_bytes or params.max_wait_ms <= 0 or context.is_empty:
-            return context.finish(targets, found)
+        asked = context.partitions()
+        found, bytes_found = self._read(asked, limits_of(params), max_bytes, params)
+        is_enough = bytes_found >= min(params.min_bytes, max_bytes)
+        if is_enough or params.max_wait_ms <= 0 or context.is_empty:
+            return context.finish(asked, found)
         context.begin_waiting(found)
-        deadline_ms = self._clock.monotonic_ms() + params.max_wait_ms
-        operation = DelayedFetch(
-            self, context, limits, min_bytes, max_bytes, done, deadline_ms, short_way
-        )
-        self._purgatory.watch(operation, (context.interest,))
+        self._wait(context, params, done, frame)
         return None
+
+    def begin_wait(self, frame: bytes, done: FetchDone) -> bool:
+        """See `ReplicaManager.begin_wait`."""
+        taken = None if self._fast_fetch is None else self._fast_fetch.begin_wait(frame)
+        if taken is None:
+            return False
+        session, max_wait_ms, max_bytes, is_committed = taken
+        isolation = FetchIsolation.HIGH_WATERMARK
+        if is_committed:
+            isolation = FetchIsolation.TXN_COMMITTED
+        params = FetchParams(max_wait_ms, 1, max_bytes, isolation)
+        self._wait(FetchContext((), session=session), params, done, frame)
+        return True
+
+    def _wait(
+        self, context: FetchContext, params: FetchParams, done: FetchDone, frame: bytes | None
+    ) -> None:
+        """Answer when there are enough bytes, or when the client has waited long enough."""
+        max_bytes = min(params.max_bytes, self._fetch_max_bytes)
+        operation = DelayedFetch(
+            self,
+            context,
+            limits_of(params),
+            min(params.min_bytes, max_bytes),
+            max_bytes,
+            done,
+            self._clock.monotonic_ms() + params.max_wait_ms,
+            frame,
+        )
+        self._purgatory.watch(operation, (context.watcher,))
 
     def read_again(self, context: FetchContext, limits: ReadLimits, max_bytes: int) -> FetchAnswer:
         """Answer a fetch that has waited."""
-        targets = context.targets()
-        found, _ = self._read(targets, limits, max_bytes)
-        return context.finish(targets, found)
+        asked = context.partitions()
+        found, _ = self._read(asked, limits, max_bytes)
+        return context.finish(asked, found)
 
-    def available(self, target: FetchTarget, limits: ReadLimits) -> int:
+    def retry(self, frame: bytes) -> FetchAnswer | None:
+        """Offer a fetch that has waited to `FastFetch`; None if that declines it."""
+        if self._fast_fetch is None:
+            return None
+        encoded = self._fast_fetch.answer_waiting(frame)
+        return None if encoded is None else FetchAnswer(NO_SESSION_ID, (), encoded=encoded)
+
+    def available(self, asked: FetchPartition, limits: ReadLimits) -> int:
         """How many bytes a waiting fetch would get of one of its partitions."""
         try:
-            partition = target.partition or self._find(target)
-            return bytes_available(partition, target, limits)
+            partition = asked.partition or self._find(asked)
+            return bytes_available(partition, asked, limits)
         except ApiError:
             return ENOUGH
 
     def _read(
         self,
-        targets: Sequence[FetchTarget],
+        asked: Sequence[FetchPartition],
         limits: ReadLimits,
         max_bytes: int,
         params: FetchParams | None = None,
-    ) -> tuple[list[PartitionFetch], int]:
+    ) -> tuple[list[FetchPartitionData], int]:
         """Read in order; the answers, and their bytes: `ENOUGH` if one of them cannot wait.
 
-        With `params` who asks is looked at, too.
+        `params` are for the first read only, which looks at the client, too.
         """
-        found: list[PartitionFetch] = []
+        found: list[FetchPartitionData] = []
         total = 0
         must_progress = True
         is_special = params is not None and (params.replica_id >= 0 or bool(params.rack_id))
-        for target in targets:
+        for each in asked:
             partition: Partition | None = None
             try:
-                partition = target.partition or self._find(target)
+                partition = each.partition or self._find(each)
                 if is_special:
                     assert params is not None
                     result = self._read_for(
-                        partition, target, limits, max_bytes, params, must_progress=must_progress
+                        partition, each, limits, max_bytes, params, must_progress=must_progress
                     )
                 else:
                     result = read_partition(
-                        partition, target, limits, max_bytes, must_progress=must_progress
+                        partition, each, limits, max_bytes, must_progress=must_progress
                     )
             except Exception as error:
-                found.append(PartitionFetch(self._failure(error, partition)))
+                found.append(FetchPartitionData(self._failure(error, partition)))
                 total = ENOUGH
                 continue
             found.append(result)
@@ -249,33 +285,33 @@ class FetchService:
     def _read_for(
         self,
         partition: Partition,
-        target: FetchTarget,
+        asked: FetchPartition,
         limits: ReadLimits,
         max_bytes: int,
         params: FetchParams,
         *,
         must_progress: bool,
-    ) -> PartitionFetch:
+    ) -> FetchPartitionData:
         """Read for a follower, or for a consumer that says where it is."""
         if params.replica_id < 0:
-            redirected = self._redirect(partition, target, limits, params)
+            redirected = self._redirect(partition, asked, limits, params)
             if redirected is not None:
                 return redirected
-        result = read_partition(partition, target, limits, max_bytes, must_progress=must_progress)
+        result = read_partition(partition, asked, limits, max_bytes, must_progress=must_progress)
         if params.replica_id >= 0:
-            self._note_progress(partition, target, result, params)
+            self._note_progress(partition, asked, result, params)
         return result
 
-    def _find(self, target: FetchTarget) -> Partition:
-        partition = self._table.find(target.topic, target.index)
-        target.watch(partition)
+    def _find(self, asked: FetchPartition) -> Partition:
+        partition = self._table.find(asked.topic, asked.index)
+        asked.watch(partition)
         return partition
 
     def _note_progress(
         self,
         partition: Partition,
-        target: FetchTarget,
-        result: PartitionFetch,
+        asked: FetchPartition,
+        result: FetchPartitionData,
         params: FetchParams,
     ) -> None:
         """A follower's fetch is its acknowledgement, unless its log is not the leader's."""
@@ -285,8 +321,8 @@ class FetchService:
         progress = partition.on_follower_fetch(
             params.replica_id,
             params.replica_epoch,
-            target.fetch_offset,
-            target.log_start_offset,
+            asked.fetch_offset,
+            asked.log_start_offset,
             self._clock.monotonic_ms(),
         )
         if progress.proposal is not None:
@@ -295,20 +331,20 @@ class FetchService:
             self._notifier.changed(partition)
 
     def _redirect(
-        self, partition: Partition, target: FetchTarget, limits: ReadLimits, params: FetchParams
-    ) -> PartitionFetch | None:
+        self, partition: Partition, asked: FetchPartition, limits: ReadLimits, params: FetchParams
+    ) -> FetchPartitionData | None:
         """Send a consumer to a replica near it, if there is one; None: it is served here."""
         if self._selector is None or not partition.is_leader:
             return None
-        partition.require_role(target.current_leader_epoch, needs_leader=limits.needs_leader)
+        partition.require_role(asked.current_leader_epoch, needs_leader=limits.needs_leader)
         replicas = replicas_with(
-            partition, target.fetch_offset, self._brokers, self._clock.monotonic_ms()
+            partition, asked.fetch_offset, self._brokers, self._clock.monotonic_ms()
         )
         chosen = self._selector.select(params.rack_id, replicas)
         if chosen is None or chosen == partition.leader_id:
             return None
         log = partition.log
-        return PartitionFetch(
+        return FetchPartitionData(
             None,
             log.high_watermark,
             log.last_stable_offset,

@@ -1,8 +1,8 @@
-"""Fetch sessions (KIP-227): the broker remembers what an asker fetches, so both say only changes.
+"""Fetch sessions (KIP-227): the broker remembers what a client fetches, so both say only changes.
 
 The Fetch handler opens a `FetchContext` with what a request says, `ReplicaManager` reads the
-context's targets, and `FetchContext.finish` says what goes into the response. A session is told
-which of its partitions have changed (`FetchInterest`), so a consumer of ten thousand quiet
+context's partitions, and `FetchContext.finish` says what goes into the response. A session is told
+which of its partitions have changed (`SessionWatcher`), so a consumer of ten thousand quiet
 partitions costs no more than one of ten; only followers have all partitions looked at each time,
 because each fetch is an acknowledgement. One thread owns it all. Which sessions are kept is decided
 in `fetch_session_cache`.
@@ -13,14 +13,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from millstream.errors import InvalidFetchSessionEpoch
-from millstream.replica.fetch_target import FetchInterest
+from millstream.replica.fetch_state import FetchSessionState, SessionWatcher
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from millstream.errors import ApiError
+    from millstream.network.request import ResponsePart
+    from millstream.replica.fetch_partition import FetchPartition, FetchPartitionData
     from millstream.replica.fetch_session_cache import FetchSessionCache
-    from millstream.replica.fetch_target import FetchTarget, PartitionFetch
     from millstream.types import Uuid
 
 NO_SESSION_ID: Final = 0
@@ -38,127 +39,104 @@ def next_epoch(epoch: int) -> int:
     return 1 if epoch == _EPOCH_MAX else epoch + 1
 
 
-class FetchSession(FetchInterest):
-    """The partitions that one asker fetches, in the order in which they are served."""
+class FetchSession(FetchSessionState):
+    """The partitions that one client fetches, in the order in which they are served."""
 
-    __slots__ = (
-        "_rank",
-        "created_ms",
-        "epoch",
-        "id",
-        "is_follower",
-        "last_used_ms",
-        "ranked_as_established",
-        "ranked_size",
-        "targets",
-        "uses_topic_ids",
-    )
+    __slots__ = ()
 
     def __init__(
         self,
         session_id: int,
-        targets: Iterable[FetchTarget],
+        asked: Iterable[FetchPartition],
         *,
         is_follower: bool,
         uses_topic_ids: bool,
         now_ms: int,
     ) -> None:
-        super().__init__()
-        self.id = session_id
-        self.epoch = next_epoch(INITIAL_EPOCH)
-        """What the next request must say."""
-        self.is_follower = is_follower
-        self.uses_topic_ids = uses_topic_ids
-        self.created_ms = now_ms
-        self.last_used_ms = now_ms
-        self.ranked_size = 0
-        """What the cache went by when it last decided who has to go first: partitions, and age."""
-        self.ranked_as_established = False
-        self.targets: dict[tuple[str | Uuid, int], FetchTarget] = {}
-        self._rank = 0
-        self.update(targets, ())
+        super().__init__(
+            session_id,
+            next_epoch(INITIAL_EPOCH),
+            is_follower=is_follower,
+            uses_topic_ids=uses_topic_ids,
+            now_ms=now_ms,
+        )
+        self.update(asked, ())
 
     def update(
-        self, asked: Iterable[FetchTarget], forgotten: Iterable[tuple[str | Uuid, int]]
+        self, asked: Iterable[FetchPartition], forgotten: Iterable[tuple[str | Uuid, int]]
     ) -> None:
         """Take in what an incremental request says."""
-        for target in asked:
-            known = self.targets.get((target.topic, target.index))
+        for each in asked:
+            known = self.partitions.get((each.topic, each.index))
             if known is None:
-                self._add(target)
+                self._add(each)
             else:
-                known.update(target)
+                known.update(each)
                 self.changed[known] = None
         for key in forgotten:
-            gone = self.targets.pop(key, None)
+            gone = self.partitions.pop(key, None)
             if gone is not None:
                 self._remove(gone)
 
-    def candidates(self) -> list[FetchTarget]:
+    def candidates(self) -> list[FetchPartition]:
         """What may have something to say, in the session's order."""
         if self.is_follower:
-            return sorted(self.targets.values(), key=_rank_of)
+            return sorted(self.partitions.values(), key=_rank_of)
         return sorted(self.changed, key=_rank_of) if len(self.changed) > 1 else [*self.changed]
 
-    def settle(self, target: FetchTarget, found: PartitionFetch) -> bool:
-        """Note what a partition answers; whether the asker does not know it yet.
+    def note(self, asked: FetchPartition, found: FetchPartitionData) -> bool:
+        """Note what a partition answers; whether the client does not know it yet.
 
         A partition without news is left alone from now on, until it changes.
         """
         has_records = found.records is not None
         is_news = (
             has_records
-            or found.high_watermark != target.sent_high_watermark
-            or found.log_start_offset != target.sent_log_start_offset
+            or found.high_watermark != asked.sent_high_watermark
+            or found.log_start_offset != asked.sent_log_start_offset
             or found.is_urgent
         )
         # An error comes without watermarks, so that its end is news, whatever it leaves.
-        target.sent_high_watermark = found.high_watermark
-        target.sent_log_start_offset = found.log_start_offset
+        asked.sent_high_watermark = found.high_watermark
+        asked.sent_log_start_offset = found.log_start_offset
         if has_records:
-            self._rank += 1
-            target.rank = self._rank
+            self._rank_last(asked)
         elif not found.is_urgent and not found.is_withheld:
-            self.changed.pop(target, None)
+            self.changed.pop(asked, None)
         return is_news
-
-    def note_records(self, target: FetchTarget, high_watermark: int, log_start_offset: int) -> None:
-        """Note that a partition has given records: what `settle` does with them."""
-        target.sent_high_watermark = high_watermark
-        target.sent_log_start_offset = log_start_offset
-        self._rank += 1
-        target.rank = self._rank
-        self.changed[target] = None
 
     def close(self) -> None:
         """Be told nothing more."""
-        for target in self.targets.values():
-            self._remove(target)
-        self.targets.clear()
+        for each in self.partitions.values():
+            self._remove(each)
+        self.partitions.clear()
 
-    def _add(self, target: FetchTarget) -> None:
-        self._rank += 1
-        target.rank = self._rank
-        target.interest = self
-        if target.partition is not None:
-            target.watch(target.partition)
-        self.targets[target.topic, target.index] = target
-        self.changed[target] = None
+    def _add(self, asked: FetchPartition) -> None:
+        self._rank_last(asked)
+        asked.watcher = self
+        if asked.partition is not None:
+            asked.watch(asked.partition)
+        self.partitions[asked.topic, asked.index] = asked
+        self.changed[asked] = None
 
-    def _remove(self, target: FetchTarget) -> None:
-        target.unwatch()
-        target.interest = None
-        self.changed.pop(target, None)
+    def _remove(self, gone: FetchPartition) -> None:
+        gone.unwatch()
+        gone.watcher = None
+        self.changed.pop(gone, None)
+
+    def _rank_last(self, asked: FetchPartition) -> None:
+        self.last_rank += 1
+        asked.rank = self.last_rank
 
 
-def _rank_of(target: FetchTarget) -> int:
-    return target.rank
+def _rank_of(asked: FetchPartition) -> int:
+    return asked.rank
 
 
-class FetchContext(FetchInterest):
+class FetchContext(SessionWatcher):
     """One fetch request: what to read for it, and what to answer.
 
-    Without a session it answers everything it was asked, and is its own interest while it waits.
+    Without a session it answers everything it was asked, and is its own watcher while it waits.
     """
 
     __slots__ = (
@@ -174,7 +152,7 @@ class FetchContext(FetchInterest):
 
     def __init__(
         self,
-        asked: Sequence[FetchTarget],
+        asked: Sequence[FetchPartition],
         *,
         session: FetchSession | None = None,
         cache: FetchSessionCache | None = None,
@@ -183,8 +161,8 @@ class FetchContext(FetchInterest):
         now_ms: int = 0,
     ) -> None:
         """With a `cache` a full fetch becomes a session, if there is room for it."""
+        super().__init__()
         self._now_ms = now_ms
-        self.changed = {}
         self._is_waiting = False
         self._uses_topic_ids = uses_topic_ids
         self._asked = asked
@@ -194,8 +172,8 @@ class FetchContext(FetchInterest):
         self.is_follower = is_follower
 
     @property
-    def interest(self) -> FetchInterest:
-        """Who is told of changes while the fetch waits."""
+    def watcher(self) -> SessionWatcher:
+        """Is told of changes while the fetch waits."""
         return self if self._session is None else self._session
 
     @property
@@ -203,37 +181,37 @@ class FetchContext(FetchInterest):
         """Whether nothing is asked for."""
         return self._session is None and not self._asked
 
-    def targets(self) -> Sequence[FetchTarget]:
+    def partitions(self) -> Sequence[FetchPartition]:
         """What is to be read now, in order."""
         return self._asked if self._session is None else self._session.candidates()
 
-    def begin_waiting(self, found: Sequence[PartitionFetch]) -> None:
+    def begin_waiting(self, found: Sequence[FetchPartitionData]) -> None:
         """Be told of changes from now on; what is there already is not forgotten."""
         if self._session is not None:
             return
         self._is_waiting = True
-        for target, result in zip(self._asked, found, strict=True):
-            target.interest = self
-            if target.partition is not None:
-                target.watch(target.partition)
+        for asked, result in zip(self._asked, found, strict=True):
+            asked.watcher = self
+            if asked.partition is not None:
+                asked.watch(asked.partition)
             if result.size:
-                self.changed[target] = None
+                self.changed[asked] = None
 
     def finish(
-        self, targets: Sequence[FetchTarget], found: Sequence[PartitionFetch]
+        self, asked: Sequence[FetchPartition], found: Sequence[FetchPartitionData]
     ) -> FetchAnswer:
-        """What goes into the response, of what was read for the targets."""
+        """What goes into the response, of what was read for the partitions."""
         if self._session is not None:
-            return self._finish_incremental(self._session, targets, found)
+            return self._finish_incremental(self._session, asked, found)
         if self._is_waiting:
-            for target in self._asked:
-                target.stop_watching()
+            for each in self._asked:
+                each.stop_watching()
         session_id = NO_SESSION_ID
         if self._cache is not None:
             session_id = self._create_session(self._cache, found)
-        return FetchAnswer(session_id, list(zip(targets, found, strict=True)))
+        return FetchAnswer(session_id, list(zip(asked, found, strict=True)))
 
-    def _create_session(self, cache: FetchSessionCache, found: Sequence[PartitionFetch]) -> int:
+    def _create_session(self, cache: FetchSessionCache, found: Sequence[FetchPartitionData]) -> int:
         session = cache.create(
             self._asked,
             is_follower=self.is_follower,
@@ -242,15 +220,15 @@ class FetchContext(FetchInterest):
         )
         if session is None:
             return NO_SESSION_ID
-        for target, result in zip(self._asked, found, strict=True):
-            session.settle(target, result)
+        for asked, result in zip(self._asked, found, strict=True):
+            session.note(asked, result)
         return session.id
 
     def _finish_incremental(
         self,
         session: FetchSession,
-        targets: Sequence[FetchTarget],
-        found: Sequence[PartitionFetch],
+        asked: Sequence[FetchPartition],
+        found: Sequence[FetchPartitionData],
     ) -> FetchAnswer:
         if session.epoch != self._session_epoch:
             error = InvalidFetchSessionEpoch(
@@ -259,9 +237,9 @@ class FetchContext(FetchInterest):
             )
             return FetchAnswer(NO_SESSION_ID, (), error)
         news = [
-            (target, result)
-            for target, result in zip(targets, found, strict=True)
-            if session.settle(target, result)
+            (each, result)
+            for each, result in zip(asked, found, strict=True)
+            if session.note(each, result)
         ]
         return FetchAnswer(session.id, news)
 
@@ -270,6 +248,8 @@ class FetchAnswer(NamedTuple):
     """What a response says: the session, and the partitions in order."""
 
     session_id: int
-    partitions: Sequence[tuple[FetchTarget, PartitionFetch]]
+    partitions: Sequence[tuple[FetchPartition, FetchPartitionData]]
     error: ApiError | None = None
     """Why the request as a whole failed; then nothing else is in the answer."""
+    encoded: list[ResponsePart] | None = None
+    """The response itself where `FastFetch` has written it; then nothing else is in the answer."""

@@ -1,9 +1,9 @@
 """Which fetch sessions the broker keeps, and what a request's session id and epoch mean.
 
 The Fetch handler calls `FetchSessionCache.open`. There is a fixed number of slots; when they are
-taken, a newcomer gets one of an asker that has gone quiet, or of a less valuable one: followers are
-worth more than consumers, large sessions more than small ones. Who gets none names all its
-partitions each time.
+taken, a new session gets one of a client that has gone quiet, or of a less valuable one: followers
+are worth more than consumers, large sessions more than small ones. A client without a session names
+all its partitions each time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from random import Random
 
-    from millstream.replica.fetch_target import FetchTarget
+    from millstream.replica.fetch_partition import FetchPartition
     from millstream.types import Uuid
 
     Worth: TypeAlias = tuple[bool, int, int]
@@ -48,8 +48,8 @@ class FetchSessionCache:
         self._random = random
         # In order of use, the longest idle first.
         self.by_id: dict[int, FetchSession] = {}
-        """The sessions, for those who know what a request with one means."""
-        # Who may be evicted, the least valuable first: for a follower, and for a consumer.
+        """The sessions; `FastFetch` looks them up here, too."""
+        # What may be evicted, the least valuable first: for a follower, and for a consumer.
         self._ranked: dict[int, Worth] = {}
         self._evictable_by_followers: list[Worth] = []
         self._evictable_by_all: list[Worth] = []
@@ -60,20 +60,20 @@ class FetchSessionCache:
     @property
     def partition_count(self) -> int:
         """How many partitions the sessions have in all."""
-        return sum(len(session.targets) for session in self.by_id.values())
+        return sum(len(session.partitions) for session in self.by_id.values())
 
     def open(
         self,
         session_id: int,
         epoch: int,
-        asked: Sequence[FetchTarget],
+        asked: Sequence[FetchPartition],
         forgotten: Iterable[tuple[str | Uuid, int]] = (),
         *,
         is_follower: bool = False,
         uses_topic_ids: bool = False,
         now_ms: int,
     ) -> FetchContext:
-        """What a request asks for, with its session if it has one. Raises what the asker gets."""
+        """What a request asks for, with its session if it has one. Raises what the client gets."""
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if session_id != NO_SESSION_ID:
                 self._remove(session_id)
@@ -86,7 +86,7 @@ class FetchSessionCache:
             )
         session = self._require(session_id, epoch, uses_topic_ids=uses_topic_ids)
         session.update(asked, forgotten)
-        if not session.targets:
+        if not session.partitions:
             self._remove(session_id)
             return FetchContext((), is_follower=is_follower)
         session.epoch = next_epoch(session.epoch)
@@ -95,22 +95,22 @@ class FetchSessionCache:
 
     def create(
         self,
-        targets: Sequence[FetchTarget],
+        asked: Sequence[FetchPartition],
         *,
         is_follower: bool,
         uses_topic_ids: bool,
         now_ms: int,
     ) -> FetchSession | None:
         """A session for these partitions; None if there is no slot for it, or nothing in it."""
-        if not targets:
+        if not asked:
             return None
         session_id = self._unused_id()
         is_full = len(self.by_id) >= self._slots
-        if is_full and not self._evict((is_follower, len(targets), session_id), now_ms):
+        if is_full and not self._evict((is_follower, len(asked), session_id), now_ms):
             return None
         session = FetchSession(
             session_id,
-            targets,
+            asked,
             is_follower=is_follower,
             uses_topic_ids=uses_topic_ids,
             now_ms=now_ms,
@@ -138,7 +138,7 @@ class FetchSessionCache:
         session.last_used_ms = now_ms
         self.by_id.pop(session.id, None)
         self.by_id[session.id] = session
-        size = len(session.targets)
+        size = len(session.partitions)
         is_established = now_ms - session.created_ms > EVICTION_MS
         if session.ranked_size == size and session.ranked_as_established == is_established:
             return

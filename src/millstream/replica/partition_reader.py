@@ -1,7 +1,7 @@
 """How a partition is read: records, offsets by time, ends of epochs, producers.
 
-`ReplicaManager` asks, having found the partition. Who may read what follows the rules of Fetch,
-ListOffsets and OffsetForLeaderEpoch; nothing here changes a partition.
+`ReplicaManager` asks, having found the partition. What a client may read follows the rules of
+Fetch, ListOffsets and OffsetForLeaderEpoch; nothing here changes a partition.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from millstream.errors import OffsetNotAvailable, OffsetOutOfRange, UnsupportedVersion
-from millstream.replica.fetch_target import UNKNOWN, PartitionFetch
+from millstream.replica.fetch_partition import FetchPartitionData
+from millstream.replica.fetch_state import UNKNOWN
 from millstream.replica.partition import NO_EPOCH
 from millstream.storage.epoch_cache import UNDEFINED_END, UNDEFINED_EPOCH
 from millstream.storage.log_results import (
@@ -25,7 +26,7 @@ from millstream.storage.log_results import (
 from millstream.storage.time_lookup import TimedRecord
 
 if TYPE_CHECKING:
-    from millstream.replica.fetch_target import FetchTarget
+    from millstream.replica.fetch_partition import FetchPartition
     from millstream.replica.partition import Partition
     from millstream.storage.epoch_cache import EpochEnd
 
@@ -33,7 +34,7 @@ NOT_FOUND: Final = TimedRecord(NO_TIMESTAMP, UNKNOWN, UNDEFINED_EPOCH)
 """ListOffsets: no record is that late."""
 
 ENOUGH: Final = 1 << 62
-"""As many bytes as anybody may wait for: the fetch is to be answered."""
+"""As many bytes as a fetch may wait for: it is to be answered."""
 
 _SINCE: Final = {
     MAX_TIMESTAMP: 7,
@@ -70,38 +71,38 @@ def consumer_limits(isolation: FetchIsolation, *, needs_leader: bool) -> ReadLim
 
 def read_partition(
     partition: Partition,
-    target: FetchTarget,
+    asked: FetchPartition,
     limits: ReadLimits,
     bytes_max: int,
     *,
     must_progress: bool,
-) -> PartitionFetch:
-    """The records from the fetch offset on, as far as the asker may see them."""
-    # Nearly every fetch is of a leader and right about it; the rest takes the longer way.
-    if not partition.is_leader or target.current_leader_epoch not in (
+) -> FetchPartitionData:
+    """The records from the fetch offset on, as far as the client may see them."""
+    # Nearly every fetch is of a leader and right about it.
+    if not partition.is_leader or asked.current_leader_epoch not in (
         NO_EPOCH,
         partition.leader_epoch,
     ):
-        partition.require_role(target.current_leader_epoch, needs_leader=limits.needs_leader)
+        partition.require_role(asked.current_leader_epoch, needs_leader=limits.needs_leader)
     log = partition.log
     # Before the read: whatever is appended meanwhile is not promised by this answer.
     high_watermark, last_stable = log.high_watermark, log.last_stable_offset
     log_start = log.log_start_offset
-    if target.last_fetched_epoch != UNKNOWN:
-        diverging = find_divergence(partition, target)
+    if asked.last_fetched_epoch != UNKNOWN:
+        diverging = find_divergence(partition, asked)
         if diverging is not None:
-            return PartitionFetch(
+            return FetchPartitionData(
                 None, high_watermark, last_stable, log_start, diverging_epoch=diverging
             )
-    if target.partition_max_bytes < bytes_max:
-        bytes_max = target.partition_max_bytes
-    found = log.read(target.fetch_offset, bytes_max, limits.isolation, must_progress=must_progress)
-    target.start = found.start
+    if asked.partition_max_bytes < bytes_max:
+        bytes_max = asked.partition_max_bytes
+    found = log.read(asked.fetch_offset, bytes_max, limits.isolation, must_progress=must_progress)
+    asked.start = found.start
     records = found.records
     if records is None or found.is_first_batch_incomplete:
         # Part of a batch is of no use to anybody; it comes whole when it is its turn.
-        is_withheld = target.fetch_offset < readable_end(partition, limits.isolation)
-        return PartitionFetch(
+        is_withheld = asked.fetch_offset < readable_end(partition, limits.isolation)
+        return FetchPartitionData(
             None,
             high_watermark,
             last_stable,
@@ -110,50 +111,50 @@ def read_partition(
             found.aborted_transactions,
             is_withheld=is_withheld,
         )
-    return PartitionFetch(
+    return FetchPartitionData(
         None, high_watermark, last_stable, log_start, records, found.aborted_transactions
     )
 
 
-def find_divergence(partition: Partition, target: FetchTarget) -> EpochEnd | None:
-    """Where the asker's log parts from this one; None if it does not."""
+def find_divergence(partition: Partition, asked: FetchPartition) -> EpochEnd | None:
+    """Where the client's log parts from this one; None if it does not."""
     log = partition.log
-    end = log.end_offset_for_epoch(target.last_fetched_epoch)
+    end = log.end_offset_for_epoch(asked.last_fetched_epoch)
     if end == UNDEFINED_END:
         raise OffsetOutOfRange(
-            f"{partition.name} cannot tell where epoch {target.last_fetched_epoch} ended"
+            f"{partition.name} cannot tell where epoch {asked.last_fetched_epoch} ended"
         )
-    if target.fetch_offset < log.log_start_offset:
+    if asked.fetch_offset < log.log_start_offset:
         raise OffsetOutOfRange(
-            f"offset {target.fetch_offset} of {partition.name} is before the log's start, "
+            f"offset {asked.fetch_offset} of {partition.name} is before the log's start, "
             f"{log.log_start_offset}"
         )
-    is_diverging = end.epoch < target.last_fetched_epoch or end.end_offset < target.fetch_offset
+    is_diverging = end.epoch < asked.last_fetched_epoch or end.end_offset < asked.fetch_offset
     return end if is_diverging else None
 
 
-def bytes_available(partition: Partition, target: FetchTarget, limits: ReadLimits) -> int:
+def bytes_available(partition: Partition, asked: FetchPartition, limits: ReadLimits) -> int:
     """How many bytes a waiting fetch would get of a partition; `ENOUGH` if it must be answered.
 
     The errors of `read_partition` are raised here too.
     """
-    partition.require_role(target.current_leader_epoch, needs_leader=limits.needs_leader)
+    partition.require_role(asked.current_leader_epoch, needs_leader=limits.needs_leader)
     log = partition.log
-    if target.last_fetched_epoch != UNKNOWN and find_divergence(partition, target) is not None:
+    if asked.last_fetched_epoch != UNKNOWN and find_divergence(partition, asked) is not None:
         return ENOUGH
     bound = readable_end(partition, limits.isolation)
-    if target.fetch_offset > log.log_end_offset or target.fetch_offset < log.log_start_offset:
+    if asked.fetch_offset > log.log_end_offset or asked.fetch_offset < log.log_start_offset:
         return ENOUGH
-    if target.fetch_offset >= bound:
+    if asked.fetch_offset >= bound:
         return 0
-    start, end = target.start, log.locate(bound)
+    start, end = asked.start, log.locate(bound)
     if start is None or start.is_on_older_segment_than(end) or end.is_on_older_segment_than(start):
         return ENOUGH
-    return min(start.bytes_before(end), target.partition_max_bytes)
+    return min(start.bytes_before(end), asked.partition_max_bytes)
 
 
 def readable_end(partition: Partition, isolation: FetchIsolation) -> int:
-    """The first offset that somebody may not read."""
+    """The first offset that a reader may not read."""
     log = partition.log
     if isolation is FetchIsolation.LOG_END:
         return log.log_end_offset

@@ -13,7 +13,7 @@ from millstream import _accel
 
 if TYPE_CHECKING:
     from millstream.replica.change_notifier import ChangeNotifier
-    from millstream.replica.fetch_target import FetchTarget
+    from millstream.replica.fetch_partition import FetchPartition
     from millstream.replica.follower_state import FollowerState
     from millstream.storage.log_tail import LogTail
 
@@ -50,7 +50,7 @@ class PartitionState:
         self.has_acks = False
         """Whether answers wait for the high watermark or for the disk."""
         self._followers: dict[int, FollowerState] = {}
-        self.watchers: dict[FetchTarget, None] = {}
+        self.watchers: dict[FetchPartition, None] = {}
         """Fetches and fetch sessions to be told of every change."""
         self.waiting: dict[Any, Any] = {}
         """The operations that wait in the purgatory, by what they wait for."""

@@ -14,7 +14,7 @@ from millstream.errors import ApiError, KafkaStorageError
 from millstream.replica.append_service import AppendResult, AppendService
 from millstream.replica.broker_view import ImageBrokerView
 from millstream.replica.change_notifier import ChangeNotifier
-from millstream.replica.fetch_lane import make_fetch_lane
+from millstream.replica.fast_fetch import make_fast_fetch
 from millstream.replica.fetch_service import FetchService
 from millstream.replica.fetch_session_cache import FetchSessionCache
 from millstream.replica.isr_sender import IsrSender
@@ -24,7 +24,6 @@ from millstream.replica.partition_table import PartitionTable
 from millstream.replica.purgatory import DelayedOperationPurgatory
 from millstream.replica.record_deletion import delete_records
 from millstream.replica.replica_changes import ReplicaChanges
-from millstream.replica.single_fetch import SingleFetches
 from millstream.replica.transaction_verification import (
     require_one_producer,
     transactional_batches,
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
     from millstream.metadata.topics_delta import TopicsDelta
     from millstream.replica.append_service import AppendDone, AppendEntry
     from millstream.replica.config import ReplicaConfig
-    from millstream.replica.fetch_service import FetchDone, FetchParams, ShortWay
+    from millstream.replica.fetch_service import FetchDone, FetchParams
     from millstream.replica.fetch_session import FetchAnswer, FetchContext
     from millstream.replica.partition import Partition
     from millstream.replica.ports import IsrAlterer, LogStore, TransactionVerifier
@@ -95,6 +94,11 @@ class ReplicaManager:
 
         It serves ordinary requests; the others it declines, and has done nothing then.
         """
+        fast_fetch = make_fast_fetch(
+            self._sessions, self._purgatory, clock, fetch_max_bytes=config.fetch_max_bytes
+        )
+        if self.fast_path is not None:
+            self.fast_path.reader = fast_fetch
         self._fetches = FetchService(
             self._table,
             self._purgatory,
@@ -103,18 +107,10 @@ class ReplicaManager:
             clock,
             self._brokers,
             fetch_max_bytes=config.fetch_max_bytes,
+            fast_fetch=fast_fetch,
             selector=selector,
             on_storage_error=self._on_storage_error,
         )
-        self.single_fetches = SingleFetches(self._sessions, fetch_max_bytes=config.fetch_max_bytes)
-        """The short way of a fetch in a session that is about one partition with records.
-
-        For the others it gives None and has done nothing, and `fetch` takes them.
-        """
-        if self.fast_path is not None:
-            self.fast_path.reader = make_fetch_lane(
-                self._sessions, clock, fetch_max_bytes=config.fetch_max_bytes
-            )
         self.changes = ReplicaChanges(
             self._table,
             store,
@@ -244,13 +240,20 @@ class ReplicaManager:
         context: FetchContext,
         params: FetchParams,
         done: FetchDone,
-        short_way: ShortWay | None = None,
+        frame: bytes | None = None,
     ) -> FetchAnswer | None:
         """Read what a fetch asks for; None if the answer comes later, through `done`.
 
-        Or through `short_way`, which is tried first when something has changed.
+        With the `frame` of the request `FastFetch` may answer it when something has changed.
         """
-        return self._fetches.fetch(context, params, done, short_way)
+        return self._fetches.fetch(context, params, done, frame)
+
+    def begin_wait(self, frame: bytes, done: FetchDone) -> bool:
+        """Let the fetch in a frame wait, if it is an ordinary one that has nothing to read yet.
+
+        False if `FastFetch` declines it: then nothing has changed, and `fetch` takes it.
+        """
+        return self._fetches.begin_wait(frame, done)
 
     # Other questions.
 

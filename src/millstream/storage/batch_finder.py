@@ -1,4 +1,4 @@
-"""Where the batch of an offset is in a segment, found the short way where the kernel is compiled.
+"""Where the batch of an offset is in a segment, found by compiled code where the kernel was built.
 
 `LogReader` asks for the place at which a read begins. `_accel.broker.batch_finder` searches the
 index and reads the heads that prove it in one call; whatever is unusual it leaves to

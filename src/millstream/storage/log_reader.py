@@ -28,13 +28,10 @@ from millstream.storage.time_lookup import TimedRecord, find_by_timestamp
 
 if TYPE_CHECKING:
     from millstream.storage.epoch_cache import LeaderEpochCache
-    from millstream.storage.filesystem import File
     from millstream.storage.local_log import LocalLog
     from millstream.storage.segment import LogSegment
     from millstream.storage.transaction_index import AbortedTransaction
 
-    Span: TypeAlias = tuple[File, int, int]
-    """Bytes of a file: where they begin, and how many they are."""
     _Place: TypeAlias = tuple[LogSegment, int, int]
     """Where the batch is that has an offset, and how long; 0 if it was not there yet."""
 
@@ -53,7 +50,7 @@ class LogReader:
         # Most logs have no aborted transactions, so only segments that had one are asked.
         self._aborted_bases = aborted_base_offsets
         local.tail.has_aborted = bool(aborted_base_offsets)
-        # By offset, the oldest first. Who waited at the end goes on there when records have come.
+        # By offset, the oldest first. A reader that waited at the end goes on there later.
         self._places: dict[int, _Place] = {}
 
     def read(
@@ -75,25 +72,8 @@ class LogReader:
         aborted = () if found.records is None else self._aborted_within(found)
         return found._replace(aborted_transactions=tuple(aborted))
 
-    def find_span(self, offset: int, bytes_max: int, bound: int) -> Span | None:
-        """The bytes that `read` would give who must progress; None if there are none."""
-        segment, position, length, _ = self._span(offset, bytes_max, bound, True)
-        return None if length <= 0 else (segment.open_file(), position, length)
-
     def _read(self, offset: int, bytes_max: int, bound: int, *, must_progress: bool) -> FetchData:
         """The bytes from the batch with an offset on, from one segment and before a bound."""
-        segment, position, length, is_incomplete = self._span(
-            offset, bytes_max, bound, must_progress
-        )
-        start = OffsetMetadata(offset, segment.base_offset, position)
-        if length <= 0:
-            return FetchData(start, None)
-        return FetchData(start, FileSlice(segment.open_file(), position, length), is_incomplete)
-
-    def _span(
-        self, offset: int, bytes_max: int, bound: int, must_progress: bool
-    ) -> tuple[LogSegment, int, int, bool]:
-        """Segment, position and length of a read, and whether not even one batch fits it."""
         segment, position, batch_bytes = self._places.get(offset) or self._find(offset)
         length = segment.size - position
         if not batch_bytes and not 0 < length <= bytes_max:
@@ -102,11 +82,15 @@ class LogReader:
             length = segment.size - position
         if bound < self._local.log_end_offset:
             length = self._length_before(bound, segment, position)
-        if length <= bytes_max:
-            return segment, position, length, False
-        # Bounds are between batches, so only a limit of bytes can cut one.
-        length = min(length, max(bytes_max, batch_bytes)) if must_progress else bytes_max
-        return segment, position, length, length < batch_bytes
+        is_incomplete = False
+        if length > bytes_max:
+            # Bounds are between batches, so only a limit of bytes can cut one.
+            length = min(length, max(bytes_max, batch_bytes)) if must_progress else bytes_max
+            is_incomplete = length < batch_bytes
+        start = OffsetMetadata(offset, segment.base_offset, position)
+        if length <= 0:
+            return FetchData(start, None)
+        return FetchData(start, FileSlice(segment.open_file(), position, length), is_incomplete)
 
     def _length_before(self, bound: int, segment: LogSegment, position: int) -> int:
         """How many bytes a segment has from a position on and before a bound."""

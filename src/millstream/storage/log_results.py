@@ -6,14 +6,11 @@ The replica manager and the request handlers read them. Nothing here does anythi
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from millstream.storage.filesystem import File, FileSlice
+    from millstream.storage.filesystem import FileSlice
     from millstream.storage.transaction_index import AbortedTransaction
-
-    WholeRead: TypeAlias = tuple[File, int, int, int, int, int]
-    """A file, where the bytes begin, how many; high watermark, last stable offset, log start."""
 
 LATEST_TIMESTAMP: Final = -1
 """ListOffsets: the end, as far as the asker may read."""

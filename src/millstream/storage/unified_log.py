@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from millstream.errors import (
     InvalidArgument,
     KafkaStorageError,
-    MillstreamError,
     OffsetOutOfRange,
 )
 from millstream.storage.faults import storage_error, storage_errors
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from millstream.storage.epoch_cache import EpochEnd, LeaderEpochCache
     from millstream.storage.flusher import FlushJob
     from millstream.storage.loader import LoadedLog
-    from millstream.storage.log_results import FetchData, OffsetMetadata, WholeRead
+    from millstream.storage.log_results import FetchData, OffsetMetadata
     from millstream.storage.producer_state import ProducerStateManager
     from millstream.storage.segment import LogSegment
     from millstream.storage.segments import LogSegments
@@ -223,24 +222,6 @@ class UnifiedLog:
             )
         except OSError as error:
             raise storage_error(self.directory, "reading", error) from error
-
-    def read_whole(self, offset: int, bytes_max: int, *, is_committed: bool) -> WholeRead | None:
-        """The short way of a consumer's read that finds at least a batch; it changes nothing.
-
-        None if it has to be given to `read`, which says what is there or what is wrong.
-        """
-        high_watermark, last_stable = self.high_watermark, self.last_stable_offset
-        bound = last_stable if is_committed else high_watermark
-        log_start = self.log_start_offset
-        if self.tail.is_closed or not log_start <= offset < bound:
-            return None
-        if is_committed and self.tail.has_aborted:
-            return None
-        try:
-            span = self._reader.find_span(offset, bytes_max, bound)
-        except (OSError, MillstreamError):
-            return None
-        return span and (*span, high_watermark, last_stable, log_start)
 
     def locate(self, offset: int) -> OffsetMetadata:
         """Where an offset is in the files, for who counts bytes between offsets."""

@@ -8,19 +8,19 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from tests.unit.replica.harness import LOCAL, World, target
+from tests.unit.replica.harness import LOCAL, World, asked
 from tests.unit.storage.batches import batch_bytes
 
 if TYPE_CHECKING:
+    from millstream.replica.fetch_partition import FetchPartitionData
     from millstream.replica.fetch_session import FetchAnswer
-    from millstream.replica.fetch_target import PartitionFetch
 
 PARTITIONS = 4
 INDEX = st.integers(0, PARTITIONS - 1)
 BATCH = len(batch_bytes())
 
 
-def outline(result: PartitionFetch) -> tuple[int, int, int]:
+def outline(result: FetchPartitionData) -> tuple[int, int, int]:
     """What a client keeps of an answer: error, high watermark, log start."""
     code = 0 if result.error is None else result.error.code
     return code, result.high_watermark, result.log_start_offset
@@ -60,7 +60,7 @@ class SessionMachine(RuleBasedStateMachine):
         if self.exists:
             end = self.world.partition(index=index).log.log_end_offset
             self.world.fetch(
-                target(end, index=index, log_start_offset=0), replica_id=2, replica_epoch=1
+                asked(end, index=index, log_start_offset=0), replica_id=2, replica_epoch=1
             )
 
     @rule(index=INDEX)
@@ -106,9 +106,9 @@ class SessionMachine(RuleBasedStateMachine):
     @rule(max_bytes=st.sampled_from([1, BATCH, 3 * BATCH, 1 << 20]), progresses=st.booleans())
     def fetch(self, max_bytes: int, progresses: bool = False) -> None:
         """The next request of the session, and what it says."""
-        asked = sorted(self.offsets if self.epoch == 0 else self.changed)
+        indexes = sorted(self.offsets if self.epoch == 0 else self.changed)
         answer = self.world.fetch(
-            *(target(self.offsets[index], index=index) for index in asked),
+            *(asked(self.offsets[index], index=index) for index in indexes),
             session=(self.session, self.epoch),
             forgotten=[("t", index) for index in sorted(self.forgotten)],
             max_bytes=max_bytes,
@@ -142,10 +142,10 @@ class SessionMachine(RuleBasedStateMachine):
                 self.offsets[each.index] += 1
                 self.changed.add(each.index)
 
-    def full(self) -> dict[int, PartitionFetch]:
+    def full(self) -> dict[int, FetchPartitionData]:
         """What a client without a session would see now."""
         answer = self.world.fetch(
-            *(target(offset, index=index) for index, offset in self.offsets.items())
+            *(asked(offset, index=index) for index, offset in self.offsets.items())
         ).value
         return {each.index: result for each, result in answer.partitions}
 

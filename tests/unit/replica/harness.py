@@ -26,8 +26,8 @@ from millstream.protocol.messages.topic_records import (
     TopicRecord,
 )
 from millstream.replica.config import ReplicaConfig
+from millstream.replica.fetch_partition import FetchPartition
 from millstream.replica.fetch_service import FetchParams
-from millstream.replica.fetch_target import FetchTarget
 from millstream.replica.replica_manager import ReplicaManager
 from millstream.storage.background import Background
 from millstream.storage.broker_config import LogManagerConfig
@@ -242,16 +242,16 @@ class World:
         return reply
 
     def open(
-        self, *targets: FetchTarget, session: tuple[int, int] = (0, -1), **options: Any
+        self, *partitions: FetchPartition, session: tuple[int, int] = (0, -1), **options: Any
     ) -> FetchContext:
         """The context of a fetch."""
         return self.manager.fetch_sessions.open(
-            *session, list(targets), now_ms=self.clock.monotonic_ms(), **options
+            *session, list(partitions), now_ms=self.clock.monotonic_ms(), **options
         )
 
     def fetch(
         self,
-        *targets: FetchTarget,
+        *partitions: FetchPartition,
         session: tuple[int, int] = (0, -1),
         forgotten: Sequence[tuple[str | Uuid, int]] = (),
         max_wait_ms: int = 0,
@@ -266,7 +266,7 @@ class World:
     ) -> Reply[FetchAnswer]:
         """Fetch, at once unless `max_wait_ms` says otherwise."""
         context = self.open(
-            *targets,
+            *partitions,
             session=session,
             forgotten=forgotten,
             is_follower=replica_id >= 0,
@@ -291,7 +291,7 @@ class World:
     ) -> FetchAnswer:
         """A follower fetches from its end on; what it gets at once."""
         reply = self.fetch(
-            target(
+            asked(
                 offset, index=index, log_start_offset=options.pop("log_start_offset", 0), **options
             ),
             replica_id=broker,
@@ -334,7 +334,7 @@ def topic_records(
     return records
 
 
-def target(
+def asked(
     offset: int,
     topic: str | Uuid = "t",
     index: int = 0,
@@ -343,9 +343,9 @@ def target(
     leader_epoch: int = -1,
     fetched_epoch: int = -1,
     log_start_offset: int = -1,
-) -> FetchTarget:
+) -> FetchPartition:
     """What a fetch asks of one partition."""
-    return FetchTarget(
+    return FetchPartition(
         topic, index, offset, max_bytes, leader_epoch, fetched_epoch, log_start_offset
     )
 

@@ -13,7 +13,7 @@ from millstream.metadata.topics import NO_LEADER
 from millstream.replica.append_service import AppendResult
 from millstream.storage.config import LogConfig
 from tests.unit.replica.fast_frames import fast_answers, frame_of, result_of, version_of
-from tests.unit.replica.harness import LOCAL, World, codes, sizes, target, topic_id
+from tests.unit.replica.harness import LOCAL, World, asked, codes, sizes, topic_id
 from tests.unit.storage.batches import batch_bytes
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def test_an_ordinary_batch_is_taken_and_committed(
 
 
 def test_who_waits_for_records_is_woken(world: World) -> None:
-    waiting = world.fetch(target(1), max_wait_ms=500, min_bytes=1)
+    waiting = world.fetch(asked(1), max_wait_ms=500, min_bytes=1)
     assert waiting.is_pending
 
     append_fast(world)

@@ -15,7 +15,7 @@ from millstream.errors import (
 )
 from millstream.storage.producer_entry import AppendOrigin
 from tests.unit.replica.fakes import FakeVerifier
-from tests.unit.replica.harness import LOCAL, World, codes, error_codes, sizes, target
+from tests.unit.replica.harness import LOCAL, World, asked, codes, error_codes, sizes
 from tests.unit.storage.batches import batch_bytes, marker_batch
 
 
@@ -35,7 +35,7 @@ def test_a_full_disk_fails_the_append_and_nothing_else(world: World) -> None:
     world.produce()
     world.filesystem.before_operation = is_full
     refused = world.produce().value
-    read = world.fetch(target(0)).value
+    read = world.fetch(asked(0)).value
     world.filesystem.before_operation = None
     accepted = world.produce().value
 
@@ -47,10 +47,10 @@ def test_a_full_disk_fails_the_append_and_nothing_else(world: World) -> None:
 
 def test_a_disk_that_cannot_be_read_takes_its_partitions_offline(world: World) -> None:
     world.produce()
-    waiting = world.fetch(target(0, index=1), max_wait_ms=500)
+    waiting = world.fetch(asked(0, index=1), max_wait_ms=500)
     world.filesystem.fail_directory("/disk1")
 
-    first = world.fetch(target(0)).value
+    first = world.fetch(asked(0)).value
     world.settle()
 
     assert error_codes(first) == [KafkaStorageError.code]
@@ -105,7 +105,7 @@ def test_a_bug_in_one_partition_does_not_spoil_the_others(
     monkeypatch.setattr(broken, "log", Broken())
     with caplog.at_level(logging.ERROR):
         appended = world.produce(batch_bytes(), batch_bytes()).value
-        fetched = world.fetch(target(0), target(0, index=1)).value
+        fetched = world.fetch(asked(0), asked(0, index=1)).value
 
     assert codes(appended) == [UnknownServerError.code, 0]
     assert error_codes(fetched) == [UnknownServerError.code, 0]

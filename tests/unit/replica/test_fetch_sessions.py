@@ -15,13 +15,13 @@ from millstream.errors import (
 )
 from millstream.replica.fetch_session import next_epoch
 from millstream.replica.fetch_session_cache import EVICTION_MS, FetchSessionCache
-from tests.unit.replica.harness import LOCAL, World, error_codes, sizes, target, topic_id
+from tests.unit.replica.harness import LOCAL, World, asked, error_codes, sizes, topic_id
 from tests.unit.storage.batches import batch_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from millstream.replica.fetch_target import FetchTarget
+    from millstream.replica.fetch_partition import FetchPartition
 
 BATCH = len(batch_bytes())
 
@@ -37,30 +37,30 @@ def world() -> World:
 
 def indices(
     world: World,
-    *targets: FetchTarget,
+    *partitions: FetchPartition,
     session: tuple[int, int],
     forgotten: Sequence[tuple[str, int]] = (),
 ) -> list[int]:
     """Which partitions a fetch answers for."""
-    answer = world.fetch(*targets, session=session, forgotten=forgotten).value
+    answer = world.fetch(*partitions, session=session, forgotten=forgotten).value
     return [each.index for each, _ in answer.partitions]
 
 
 def begin(world: World, *offsets: int) -> int:
     """Open a session on the first partitions, from these offsets on."""
-    targets = [target(offset, index=index) for index, offset in enumerate(offsets)]
-    return world.fetch(*targets, session=(0, 0)).value.session_id
+    partitions = [asked(offset, index=index) for index, offset in enumerate(offsets)]
+    return world.fetch(*partitions, session=(0, 0)).value.session_id
 
 
 def test_a_full_fetch_with_epoch_0_gets_a_session_and_all_partitions(world: World) -> None:
-    answer = world.fetch(target(0), target(0, index=1), session=(0, 0)).value
+    answer = world.fetch(asked(0), asked(0, index=1), session=(0, 0)).value
 
     assert answer.session_id > 0
     assert sizes(answer) == [BATCH, 0]
 
 
 def test_a_full_fetch_with_epoch_minus_1_gets_none(world: World) -> None:
-    answer = world.fetch(target(0), session=(0, -1)).value
+    answer = world.fetch(asked(0), session=(0, -1)).value
 
     assert answer.session_id == 0
     assert len(world.manager.fetch_sessions) == 0
@@ -70,7 +70,7 @@ def test_a_full_fetch_with_epoch_minus_1_gets_none(world: World) -> None:
 def test_a_full_fetch_closes_the_session_it_names(world: World, epoch: int) -> None:
     old = begin(world, 1)
 
-    new = world.fetch(target(1), session=(old, epoch)).value.session_id
+    new = world.fetch(asked(1), session=(old, epoch)).value.session_id
 
     assert len(world.manager.fetch_sessions) == (epoch == 0)
     assert new != old
@@ -108,7 +108,7 @@ def test_records_come_again_as_long_as_the_offset_stays(world: World) -> None:
 
     assert indices(world, session=(session, 1)) == [0]
     assert indices(world, session=(session, 2)) == [0]
-    assert indices(world, target(1), session=(session, 3)) == []
+    assert indices(world, asked(1), session=(session, 3)) == []
 
 
 def test_a_request_adds_changes_and_forgets_partitions(world: World) -> None:
@@ -116,8 +116,8 @@ def test_a_request_adds_changes_and_forgets_partitions(world: World) -> None:
     world.produce(index=1)
     world.produce(index=2)
 
-    assert indices(world, target(0, index=1), session=(session, 1)) == [1]
-    assert indices(world, target(0), target(1, index=1), session=(session, 2)) == [0]
+    assert indices(world, asked(0, index=1), session=(session, 1)) == [1]
+    assert indices(world, asked(0), asked(1, index=1), session=(session, 2)) == [0]
     assert indices(world, session=(session, 3), forgotten=[("t", 0)]) == []
     world.produce()
     assert indices(world, session=(session, 4)) == []
@@ -126,12 +126,12 @@ def test_a_request_adds_changes_and_forgets_partitions(world: World) -> None:
 def test_an_added_partition_is_answered_for_once_even_if_it_is_empty(world: World) -> None:
     session = begin(world, 1)
 
-    assert indices(world, target(0, index=3), session=(session, 1)) == [3]
+    assert indices(world, asked(0, index=3), session=(session, 1)) == [3]
     assert indices(world, session=(session, 2)) == []
 
 
 def test_an_error_is_repeated_and_its_end_is_news(world: World) -> None:
-    session = world.fetch(target(1), target(0, "late"), session=(0, 0)).value.session_id
+    session = world.fetch(asked(1), asked(0, "late"), session=(0, 0)).value.session_id
     answer = world.fetch(session=(session, 1)).value
     assert error_codes(answer) == [UnknownTopicOrPartition.code]
 
@@ -150,14 +150,14 @@ def test_a_deleted_topic_is_an_error_and_its_successor_is_found(world: World) ->
     world.create(generation=1)
     world.produce()
 
-    assert sizes(world.fetch(target(0), session=(session, 2)).value) == [BATCH]
+    assert sizes(world.fetch(asked(0), session=(session, 2)).value) == [BATCH]
 
 
 def test_partitions_that_gave_records_go_to_the_end_of_the_order(world: World) -> None:
     for index in (0, 1, 2):
         world.produce(index=index)
-    targets = [target(0, index=index) for index in (0, 1, 2)]
-    first = world.fetch(*targets, session=(0, 0), max_bytes=1).value
+    partitions = [asked(0, index=index) for index in (0, 1, 2)]
+    first = world.fetch(*partitions, session=(0, 0), max_bytes=1).value
     assert [result.size > 0 for _, result in first.partitions] == [True, False, False]
     session = first.session_id
 
@@ -187,7 +187,7 @@ def test_epochs_begin_again_at_1() -> None:
 def test_topic_ids_and_names_do_not_mix_in_a_session(world: World) -> None:
     named = begin(world, 1)
     by_id = world.fetch(
-        target(1, topic_id("t")), session=(0, 0), uses_topic_ids=True
+        asked(1, topic_id("t")), session=(0, 0), uses_topic_ids=True
     ).value.session_id
 
     with pytest.raises(FetchSessionTopicIdError):
@@ -219,7 +219,7 @@ def test_a_session_whose_request_waits_is_woken_by_any_of_its_partitions(world: 
 
 
 def test_a_full_fetch_that_waited_becomes_a_session(world: World) -> None:
-    reply = world.fetch(target(1), target(0, index=1), session=(0, 0), max_wait_ms=500)
+    reply = world.fetch(asked(1), asked(0, index=1), session=(0, 0), max_wait_ms=500)
     world.produce(index=1)
     world.settle()
     session = reply.value.session_id
@@ -227,7 +227,7 @@ def test_a_full_fetch_that_waited_becomes_a_session(world: World) -> None:
     world.produce()
 
     assert session > 0
-    assert indices(world, target(1, index=1), session=(session, 1)) == [0]
+    assert indices(world, asked(1, index=1), session=(session, 1)) == [0]
 
 
 def test_a_request_that_waits_while_its_session_is_used_again_is_refused(world: World) -> None:
@@ -253,8 +253,10 @@ def test_followers_have_all_partitions_looked_at_each_time() -> None:
     world = World()
     world.register(2)
     world.create(partitions=2, replicas=(LOCAL, 2))
-    targets = [target(0, index=index) for index in range(2)]
-    session = world.fetch(*targets, session=(0, 0), replica_id=2, replica_epoch=1).value.session_id
+    partitions = [asked(0, index=index) for index in range(2)]
+    session = world.fetch(
+        *partitions, session=(0, 0), replica_id=2, replica_epoch=1
+    ).value.session_id
     world.clock.advance(777)
 
     world.fetch(session=(session, 1), replica_id=2, replica_epoch=1)
@@ -267,14 +269,14 @@ def test_a_quiet_session_looks_at_no_partition(world: World) -> None:
     session = begin(world, 1, 0, 0, 0)
 
     context = world.open(session=(session, 1))
-    assert context.targets() == []
+    assert context.partitions() == []
     world.produce(index=3)
 
-    assert [each.index for each in context.targets()] == [3]
+    assert [each.index for each in context.partitions()] == [3]
 
 
 def test_nobody_watches_a_partition_after_a_fetch_without_session(world: World) -> None:
-    reply = world.fetch(target(1), max_wait_ms=500)
+    reply = world.fetch(asked(1), max_wait_ms=500)
     assert world.partition().watchers
 
     world.pass_time(500)
@@ -290,8 +292,8 @@ def open_session(
     cache: FetchSessionCache, now_ms: int, *, size: int = 1, is_follower: bool = False
 ) -> int | None:
     """A new session of some partitions; None if there was no slot."""
-    targets = [target(0, index=index) for index in range(size)]
-    session = cache.create(targets, is_follower=is_follower, uses_topic_ids=False, now_ms=now_ms)
+    partitions = [asked(0, index=index) for index in range(size)]
+    session = cache.create(partitions, is_follower=is_follower, uses_topic_ids=False, now_ms=now_ms)
     return None if session is None else session.id
 
 
@@ -315,7 +317,7 @@ def test_without_a_slot_there_is_no_session() -> None:
     assert is_kept(cache, first)
     assert (
         FetchSessionCache(0, Random(1)).create(
-            [target(0)], is_follower=False, uses_topic_ids=False, now_ms=0
+            [asked(0)], is_follower=False, uses_topic_ids=False, now_ms=0
         )
         is None
     )
@@ -372,7 +374,7 @@ def test_an_evicted_session_stops_watching(world: World) -> None:
     session = begin(world, 1, 0)
     assert world.partition().watchers
 
-    world.fetch(target(1), session=(session, -1))
+    world.fetch(asked(1), session=(session, -1))
 
     assert not world.partition().watchers
     assert world.manager.fetch_sessions.partition_count == 0

@@ -17,9 +17,9 @@ from millstream.storage.config import LogConfig
 from tests.unit.replica.harness import (
     LOCAL,
     World,
+    asked,
     error_codes,
     sizes,
-    target,
 )
 from tests.unit.storage.batches import batch_bytes
 
@@ -58,9 +58,9 @@ def replicated() -> World:
 def test_rule_5_some_fetches_are_answered_at_once(
     world: World, offsets: list[int], options: dict[str, Any]
 ) -> None:
-    targets = [target(offset, index=index) for index, offset in enumerate(offsets)]
+    partitions = [asked(offset, index=index) for index, offset in enumerate(offsets)]
 
-    reply = world.fetch(*targets, **{"max_wait_ms": 500, **options})
+    reply = world.fetch(*partitions, **{"max_wait_ms": 500, **options})
 
     assert not reply.is_pending
 
@@ -68,13 +68,13 @@ def test_rule_5_some_fetches_are_answered_at_once(
 def test_rule_5_a_diverging_epoch_is_answered_at_once(world: World) -> None:
     world.change(leader=LOCAL)
 
-    reply = world.fetch(target(3, index=1), target(4, fetched_epoch=0), max_wait_ms=500)
+    reply = world.fetch(asked(3, index=1), asked(4, fetched_epoch=0), max_wait_ms=500)
 
     assert not reply.is_pending
 
 
 def test_rule_5_others_wait_for_enough_bytes(world: World) -> None:
-    reply = world.fetch(target(3), target(3, index=1), min_bytes=2 * BATCH, max_wait_ms=500)
+    reply = world.fetch(asked(3), asked(3, index=1), min_bytes=2 * BATCH, max_wait_ms=500)
     world.produce()
     world.settle()
     assert reply.is_pending
@@ -86,7 +86,7 @@ def test_rule_5_others_wait_for_enough_bytes(world: World) -> None:
 
 
 def test_rule_5_bytes_that_were_there_before_count(world: World) -> None:
-    reply = world.fetch(target(2), min_bytes=2 * BATCH, max_wait_ms=500)
+    reply = world.fetch(asked(2), min_bytes=2 * BATCH, max_wait_ms=500)
     assert reply.is_pending
 
     world.produce()
@@ -96,7 +96,7 @@ def test_rule_5_bytes_that_were_there_before_count(world: World) -> None:
 
 
 def test_rule_5_a_timeout_is_exact_and_answers_with_what_there_is(world: World) -> None:
-    reply = world.fetch(target(2), min_bytes=2 * BATCH, max_wait_ms=500)
+    reply = world.fetch(asked(2), min_bytes=2 * BATCH, max_wait_ms=500)
     world.pass_time(499)
     assert reply.is_pending
 
@@ -106,7 +106,7 @@ def test_rule_5_a_timeout_is_exact_and_answers_with_what_there_is(world: World) 
 
 
 def test_rule_5_several_appends_wake_a_fetch_once_with_all_records(world: World) -> None:
-    reply = world.fetch(target(3), max_wait_ms=500)
+    reply = world.fetch(asked(3), max_wait_ms=500)
 
     world.produce()
     world.produce()
@@ -116,7 +116,7 @@ def test_rule_5_several_appends_wake_a_fetch_once_with_all_records(world: World)
 
 
 def test_rule_5_a_consumer_is_woken_by_the_high_watermark(replicated: World) -> None:
-    reply = replicated.fetch(target(0), max_wait_ms=500)
+    reply = replicated.fetch(asked(0), max_wait_ms=500)
     replicated.produce(acks=1)
     replicated.settle()
     assert reply.is_pending
@@ -128,7 +128,7 @@ def test_rule_5_a_consumer_is_woken_by_the_high_watermark(replicated: World) -> 
 
 
 def test_rule_5_a_follower_is_woken_by_an_append(replicated: World) -> None:
-    reply = replicated.fetch(target(0), replica_id=2, replica_epoch=1, max_wait_ms=500)
+    reply = replicated.fetch(asked(0), replica_id=2, replica_epoch=1, max_wait_ms=500)
 
     replicated.produce(acks=1)
     replicated.settle()
@@ -151,7 +151,7 @@ def test_rule_5_what_ends_a_partition_ends_the_wait(event: str, code: int) -> No
     world.create(partitions=2, replicas=(LOCAL, 2), isr=(LOCAL,))
     world.produce(batch_bytes(records=2), acks=1)
     reply = world.fetch(
-        target(1, leader_epoch=0), min_bytes=1 << 20, max_wait_ms=500, needs_leader=True
+        asked(1, leader_epoch=0), min_bytes=1 << 20, max_wait_ms=500, needs_leader=True
     )
     assert reply.is_pending
 
@@ -177,7 +177,7 @@ def test_rule_5_a_fetch_on_an_older_segment_than_the_end_is_answered() -> None:
     world = World()
     world.create(config=LogConfig(internal_segment_bytes=BATCH))
     world.produce()
-    reply = world.fetch(target(0), min_bytes=1 << 20, max_wait_ms=500)
+    reply = world.fetch(asked(0), min_bytes=1 << 20, max_wait_ms=500)
 
     world.produce()
     world.settle()
@@ -189,7 +189,7 @@ def test_rule_5_a_fetch_that_is_read_again_notes_a_followers_progress_once(
     replicated: World,
 ) -> None:
     replicated.produce(acks=1)
-    reply = replicated.fetch(target(1), replica_id=2, replica_epoch=1, max_wait_ms=500)
+    reply = replicated.fetch(asked(1), replica_id=2, replica_epoch=1, max_wait_ms=500)
     caught_up_ms = replicated.partition().followers[2].last_caught_up_ms
 
     replicated.clock.advance(100)

@@ -16,8 +16,8 @@ from millstream.storage.epoch_cache import EpochEntry
 from tests.unit.replica.harness import (
     LOCAL,
     World,
+    asked,
     sizes,
-    target,
 )
 
 
@@ -120,8 +120,8 @@ def test_min_isr_of_a_changed_setting_counts_from_now_on() -> None:
     world.fence(2)
     world.configure("t", LogConfig(min_insync_replicas=2))
     world.produce(acks=1)
-    assert sizes(world.fetch(target(0)).value) == [0]
+    assert sizes(world.fetch(asked(0)).value) == [0]
 
     world.configure("t", LogConfig())
 
-    assert sizes(world.fetch(target(0)).value) != [0]
+    assert sizes(world.fetch(asked(0)).value) != [0]

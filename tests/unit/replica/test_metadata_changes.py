@@ -8,9 +8,9 @@ from millstream.types import TopicPartition
 from tests.unit.replica.harness import (
     LOCAL,
     World,
+    asked,
     codes,
     error_codes,
-    target,
     topic_id,
     topic_records,
 )
@@ -115,7 +115,7 @@ def test_a_failed_directory_takes_only_its_own_partitions_out_of_service() -> No
     for index in range(4):
         code = KafkaStorageError.code if index in on_first else 0
         assert codes(world.produce(index=index).value) == [code]
-        assert error_codes(world.fetch(target(0, index=index)).value) == [code]
+        assert error_codes(world.fetch(asked(0, index=index)).value) == [code]
 
 
 def test_a_partition_that_is_offline_stays_so_until_it_is_deleted() -> None:
@@ -151,7 +151,7 @@ def test_a_stopping_broker_answers_everybody() -> None:
     world.register(2)
     world.create(replicas=(LOCAL, 2))
     produce = world.produce()
-    fetch = world.fetch(target(0), max_wait_ms=500)
+    fetch = world.fetch(asked(0), max_wait_ms=500)
     assert world.manager.waiting_count == 2
 
     world.manager.stop()
@@ -165,7 +165,7 @@ def test_retention_that_moves_a_log_start_is_told_to_sessions() -> None:
     world = World()
     world.create()
     world.produce()
-    session = world.fetch(target(1), session=(0, 0)).value.session_id
+    session = world.fetch(asked(1), session=(0, 0)).value.session_id
     assert world.fetch(session=(session, 1)).value.partitions == []
     partition = world.partition()
 

@@ -27,10 +27,10 @@ from tests.unit.replica.fakes import FakeVerifier
 from tests.unit.replica.harness import (
     LOCAL,
     World,
+    asked,
     codes,
     error_codes,
     sizes,
-    target,
     topic_id,
 )
 from tests.unit.storage.batches import batch_bytes
@@ -180,7 +180,7 @@ def test_rule_5_the_high_watermark_stands_still_below_min_isr(replicated: World)
     replicated.change(isr=[LOCAL])
 
     replicated.produce(acks=1)
-    seen = replicated.fetch(target(0))
+    seen = replicated.fetch(asked(0))
 
     assert sizes(seen.value) == [0]
     assert replicated.partition().log.high_watermark == 0
@@ -315,11 +315,11 @@ def test_on_a_disk_topic_an_acknowledgement_waits_for_the_disk(acks: int) -> Non
 
     reply = world.produce(acks=acks)
     assert reply.is_pending
-    assert sizes(world.fetch(target(0)).value) == [0]
+    assert sizes(world.fetch(asked(0)).value) == [0]
     world.settle()
 
     assert codes(reply.value) == [0]
-    assert sizes(world.fetch(target(0)).value) != [0]
+    assert sizes(world.fetch(asked(0)).value) != [0]
 
 
 @pytest.mark.parametrize("leads_again", [False, True])
@@ -369,7 +369,7 @@ def test_on_a_disk_topic_a_failed_sync_is_a_storage_error_for_who_waits() -> Non
     world.settle()
 
     assert codes(reply.value) == [KafkaStorageError.code]
-    assert error_codes(world.fetch(target(0)).value) == [KafkaStorageError.code]
+    assert error_codes(world.fetch(asked(0)).value) == [KafkaStorageError.code]
 
 
 def test_a_topic_whose_durability_is_lowered_commits_what_is_there() -> None:

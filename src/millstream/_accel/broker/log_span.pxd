@@ -13,5 +13,6 @@ cdef struct Span:
     int64_t last_stable_offset
     int64_t log_start_offset
 
+cdef int64_t read_bounds(LogTail tail, bint is_committed, Span* span) except -2
 cdef object find_span(
     LogTail tail, int64_t offset, int64_t bytes_max, bint is_committed, Span* span)

@@ -1,9 +1,10 @@
 # cython: language_level=3, freethreading_compatible=True
 # cython: boundscheck=False, wraparound=False, cdivision=True
-"""Where the records of a consumer's read are in the files; what `UnifiedLog.read_whole` finds.
+"""Where the records of a consumer's read are in the files: for `fast_fetch`, as `LogReader` does.
 
-`fetch_lane` asks. It looks only into files and indexes that are open already, and opens and changes
-nothing: whatever is unusual gets None.
+It looks only into files and indexes that are open already, and opens and changes nothing: whatever
+is unusual gets None, and `UnifiedLog.read` is asked. The thread that owns the log calls it, under
+the GIL.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -15,19 +16,23 @@ from millstream._accel.broker.log_state cimport FileState, IndexState, SegmentSt
 from millstream._accel.broker.log_tail cimport LogTail
 
 
-cdef object find_span(
-        LogTail tail, int64_t offset, int64_t bytes_max, bint is_committed, Span* span):
-    """The file with what `UnifiedLog.read_whole` would give; None if that has to be asked."""
-    cdef Head head, end
-    cdef SegmentState segment
-    cdef int64_t bound
+cdef int64_t read_bounds(LogTail tail, bint is_committed, Span* span) except -2:
+    """The first offset that a consumer may not read; -1 if the log is closed."""
     if tail.is_closed:
-        return None
+        return -1
     span.high_watermark = tail.high_watermark
     span.last_stable_offset = tail.last_stable()
     span.log_start_offset = tail.log_start_offset
-    bound = span.last_stable_offset if is_committed else span.high_watermark
-    if not span.log_start_offset <= offset < bound:
+    return span.last_stable_offset if is_committed else span.high_watermark
+
+
+cdef object find_span(
+        LogTail tail, int64_t offset, int64_t bytes_max, bint is_committed, Span* span):
+    """The file with what `UnifiedLog.read` would give; None if that has to be asked."""
+    cdef Head head, end
+    cdef SegmentState segment
+    cdef int64_t bound = read_bounds(tail, is_committed, span)
+    if bound < 0 or not span.log_start_offset <= offset < bound:
         return None
     if is_committed and tail.has_aborted:
         return None

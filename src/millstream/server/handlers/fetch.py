@@ -1,13 +1,13 @@
 """Fetch 4-18: records of many partitions, within limits, now or when there are enough.
 
 Version 7 has sessions, 9 leader epochs, 11 reading from followers, 12 divergence, 13 topic ids, 15
-the epoch of a follower, 16 says who leads instead. Records stay in their files: the network sends
-them from there.
+the epoch of a follower, 16 names the leader if it is another broker. Records stay in their files:
+the network sends them from there. Ordinary fetches of consumers are answered before they come here,
+by `FastFetch`.
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from millstream.errors import ApiError, KafkaStorageError, NotLeaderOrFollower
@@ -23,23 +23,11 @@ from millstream.protocol.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
+from millstream.replica.fetch_partition import FetchPartition
 from millstream.replica.fetch_service import CONSUMER, FetchParams
 from millstream.replica.fetch_session import NO_SESSION_ID, FetchAnswer
-from millstream.replica.fetch_target import UNKNOWN, FetchTarget
+from millstream.replica.fetch_state import UNKNOWN
 from millstream.server.bodies import read_body
-from millstream.server.fetch_frames import (
-    RACKS_SINCE,
-    READERS,
-    REPLICA_STATE_SINCE,
-    SINGLES_UNTIL,
-    TOPIC_IDS_SINCE,
-    PlainFetch,
-    answer_single,
-    is_plain,
-    plain_of,
-    read_single,
-    write_plain,
-)
 from millstream.server.isolation import consumer_isolation
 from millstream.server.leaders import STALE_LEADER_CODES, find_leader
 
@@ -47,78 +35,46 @@ if TYPE_CHECKING:
     from millstream.clock import Clock
     from millstream.metadata.cache import KRaftMetadataCache
     from millstream.network.request import Outcome, Request, Response
+    from millstream.replica.fetch_partition import FetchPartitionData
     from millstream.replica.fetch_session import FetchContext
-    from millstream.replica.fetch_target import PartitionFetch
     from millstream.replica.replica_manager import ReplicaManager
-    from millstream.replica.single_fetch import SingleFetched, SingleFetches, SingleRequest
     from millstream.server.leaders import KnownLeader
     from millstream.types import Uuid
 
 _STORAGE_ERROR_SINCE: Final = 6
+_RACKS_SINCE: Final = 11
+_TOPIC_IDS_SINCE: Final = 13
+_REPLICA_STATE_SINCE: Final = 15
 _LEADERS_SINCE: Final = 16
-_PARAMS_MAX: Final = 1000
-"""How many combinations of limits are remembered: clients repeat theirs for ever."""
 
 
 class FetchHandler:
     """Answers Fetch."""
 
-    __slots__ = ("_clock", "_fetch", "_metadata", "_params", "_sessions", "_singles")
+    __slots__ = ("_clock", "_metadata", "_replicas", "_sessions")
 
     def __init__(
         self, replicas: ReplicaManager, metadata: KRaftMetadataCache, clock: Clock
     ) -> None:
-        self._fetch = replicas.fetch
-        self._singles = replicas.single_fetches
+        self._replicas = replicas
         self._sessions = replicas.fetch_sessions
         self._metadata = metadata
         self._clock = clock
-        self._params: dict[tuple[int, int, int, int, bool], FetchParams] = {}
 
     def handle(self, request: Request) -> Response | Outcome:
         """Read, and answer now or when there is enough."""
-        version = request.api_version
-        plain: PlainFetch | None = None
-        short_way: _ShortWay | None = None
-        if TOPIC_IDS_SINCE <= version <= SINGLES_UNTIL:
-            single = read_single(request.buffer, request.body, request.end, version)
-            if single is not None:
-                fetched = self._singles.fetch_one(single, self._clock.monotonic_ms())
-                if fetched is not None:
-                    return answer_single(fetched, single, request.correlation_id)
-                plain = plain_of(single)
-                short_way = _ShortWay(self._singles, request, single)
-        elif version in READERS:
-            # The decoder will say what is wrong with a name.
-            with suppress(UnicodeDecodeError):
-                plain = READERS[version](request.buffer, request.body, request.end)
-        return self._handle(request, plain, short_way)
 
-    def _handle(
-        self, request: Request, plain: PlainFetch | None, short_way: _ShortWay | None
-    ) -> Response | Outcome:
-        """The long way, which has all the rules; `plain` is the request, if it was read already."""
-        version = request.api_version
+        def complete(late: FetchAnswer) -> None:
+            request.complete(self._answer(request, late))
+
+        frame = bytes(request.frame)
+        if self._replicas.begin_wait(frame, complete):
+            return PENDING
         try:
-            if plain is not None:
-                context = self._sessions.open(
-                    plain.session_id,
-                    plain.session_epoch,
-                    plain.targets,
-                    uses_topic_ids=version >= TOPIC_IDS_SINCE,
-                    now_ms=self._clock.monotonic_ms(),
-                )
-                params = self._plain_params(plain, version)
-            else:
-                context, params = self._open(request)
+            context, params = self._open(request)
         except ApiError as error:
             return self._answer(request, FetchAnswer(NO_SESSION_ID, (), error))
-        answer = self._fetch(
-            context,
-            params,
-            lambda late: request.complete(self._answer(request, late)),
-            short_way,
-        )
+        answer = self._replicas.fetch(context, params, complete, frame)
         return PENDING if answer is None else self._answer(request, answer)
 
     def fail(self, request: Request, error: ApiError) -> Response:
@@ -145,37 +101,20 @@ class FetchHandler:
         )
         return encode_response_parts(response, request.api_version, request.correlation_id)
 
-    def _plain_params(self, plain: PlainFetch, version: int) -> FetchParams:
-        needs_leader = version < RACKS_SINCE
-        key = (*plain[:4], needs_leader)
-        params = self._params.get(key)
-        if params is None:
-            if len(self._params) >= _PARAMS_MAX:
-                self._params.clear()
-            params = FetchParams(
-                plain.max_wait_ms,
-                plain.min_bytes,
-                plain.max_bytes,
-                consumer_isolation(plain.isolation_level),
-                needs_leader=needs_leader,
-            )
-            self._params[key] = params
-        return params
-
     def _open(self, request: Request) -> tuple[FetchContext, FetchParams]:
-        """Any shape that the protocol allows."""
+        """What a request asks for, and its limits."""
         version = request.api_version
         message = read_body(FetchRequest, request)
-        uses_ids = version >= TOPIC_IDS_SINCE
+        uses_ids = version >= _TOPIC_IDS_SINCE
         replica_id, replica_epoch = message.replica_id, UNKNOWN
-        if version >= REPLICA_STATE_SINCE:
+        if version >= _REPLICA_STATE_SINCE:
             state = message.replica_state
             replica_id = CONSUMER if state is None else state.replica_id
             replica_epoch = UNKNOWN if state is None else state.replica_epoch
         context = self._sessions.open(
             message.session_id,
             message.session_epoch,
-            _targets(message, uses_ids=uses_ids),
+            _asked(message, uses_ids=uses_ids),
             [
                 (topic.topic_id if uses_ids else topic.topic, index)
                 for topic in message.forgotten_topics_data
@@ -192,36 +131,32 @@ class FetchHandler:
             consumer_isolation(message.isolation_level),
             replica_id=replica_id,
             replica_epoch=replica_epoch,
-            needs_leader=version < RACKS_SINCE,
+            needs_leader=version < _RACKS_SINCE,
             rack_id=message.rack_id,
         )
         return context, params
 
     def _answer(self, request: Request, answer: FetchAnswer) -> Response:
-        version, correlation_id = request.api_version, request.correlation_id
-        if answer.error is None:
-            for _, found in answer.partitions:
-                if not is_plain(found):
-                    break
-            else:
-                return write_plain(answer, version, correlation_id)
-        response = self._full_response(answer, version, request.connection.listener_name)
-        return encode_response_parts(response, version, correlation_id)
+        if answer.encoded is not None:
+            return answer.encoded
+        version = request.api_version
+        response = self._response(answer, version, request.connection.listener_name)
+        return encode_response_parts(response, version, request.correlation_id)
 
-    def _full_response(self, answer: FetchAnswer, version: int, listener: str) -> FetchResponse:
+    def _response(self, answer: FetchAnswer, version: int, listener: str) -> FetchResponse:
         response = FetchResponse(session_id=answer.session_id)
         if answer.error is not None:
             response.error_code = answer.error.code
         leaders: dict[int, KnownLeader] = {}
         last: str | Uuid | None = None
-        for target, found in answer.partitions:
-            if target.topic != last:
-                last = target.topic
+        for asked, found in answer.partitions:
+            if asked.topic != last:
+                last = asked.topic
                 response.responses.append(_topic(last))
-            partition = _partition(target.index, found, version)
+            partition = _partition(asked.index, found, version)
             response.responses[-1].partitions.append(partition)
             if partition.error_code in STALE_LEADER_CODES and version >= _LEADERS_SINCE:
-                leader = find_leader(self._metadata, target.topic, target.index, listener)
+                leader = find_leader(self._metadata, asked.topic, asked.index, listener)
                 if leader is not None:
                     leaders[leader.leader_id] = leader
                     partition.current_leader = LeaderIdAndEpoch(
@@ -234,34 +169,9 @@ class FetchHandler:
         return response
 
 
-class _ShortWay:
-    """A fetch that waits, and is answered the short way if that is possible then."""
-
-    __slots__ = ("_fetched", "_request", "_single", "_singles")
-
-    def __init__(self, singles: SingleFetches, request: Request, single: SingleRequest) -> None:
-        self._singles = singles
-        self._request = request
-        self._single = single
-        self._fetched: SingleFetched | None = None
-
-    def is_served(self) -> bool:
-        """Fetch; whether there was something to fetch in this way."""
-        self._fetched = self._singles.fetch_late(self._single)
-        return self._fetched is not None
-
-    def answer(self) -> bool:
-        """Answer with it."""
-        if self._fetched is None:
-            return False
-        request = self._request
-        request.complete(answer_single(self._fetched, self._single, request.correlation_id))
-        return True
-
-
-def _targets(message: FetchRequest, *, uses_ids: bool) -> list[FetchTarget]:
+def _asked(message: FetchRequest, *, uses_ids: bool) -> list[FetchPartition]:
     return [
-        FetchTarget(
+        FetchPartition(
             topic.topic_id if uses_ids else topic.topic,
             asked.partition,
             asked.fetch_offset,
@@ -281,7 +191,7 @@ def _topic(topic: str | Uuid) -> FetchableTopicResponse:
     return FetchableTopicResponse(topic_id=topic)
 
 
-def _partition(index: int, found: PartitionFetch, version: int) -> PartitionData:
+def _partition(index: int, found: FetchPartitionData, version: int) -> PartitionData:
     error = found.error
     if isinstance(error, KafkaStorageError) and version < _STORAGE_ERROR_SINCE:
         error = NotLeaderOrFollower(str(error))

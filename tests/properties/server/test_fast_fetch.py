@@ -1,4 +1,4 @@
-"""Whatever has happened, a fetch is answered by the short way as by the long way, byte for byte."""
+"""Whatever has happened, the fast path answers a fetch as the full path does, byte for byte."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import shutil
 import tempfile
 from typing import TYPE_CHECKING, Any
 
-from hypothesis import settings
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -26,12 +27,16 @@ from tests.unit.storage.batches import NOW_MS, batch_bytes, marker_batch
 if TYPE_CHECKING:
     from millstream.network.request import Response
     from millstream.protocol.messages import FetchRequest
-    from millstream.replica.single_fetch import SingleFetched, SingleFetches
+
+pytestmark = pytest.mark.skipif(
+    not _accel.COMPILED, reason="the compiled kernel is not built (make build)"
+)
 
 PARTITIONS = 2
 INDEX = st.integers(0, PARTITIONS - 1)
 OFFSET = st.integers(-1, 25)
 LIMIT = st.sampled_from([-1, 0, 1, 100, 400, 1 << 20])
+FRAME_SIZE_BYTES = 4
 SMALL_SEGMENTS = {"internal_segment_bytes": "2000", "index_interval_bytes": "150"}
 
 
@@ -42,43 +47,19 @@ def joined(response: Response) -> bytes:
     return b"".join(part if isinstance(part, bytes) else part.read() for part in response)  # type: ignore[union-attr]
 
 
+def fast_fetch_of(broker: Broker) -> Any:
+    """What the selector offers the broker's fetches to."""
+    fast_path: Any = broker.replicas.fast_path
+    return express.reader
+
+
 def log_of(broker: Broker, index: int) -> Any:
     """The log of a partition, with everything that can be done to one."""
     return broker.partition(index=index).log
 
 
-class NoShortWay:
-    """Declines everything."""
-
-    def fetch_one(self, *_: Any) -> None:
-        """Not here."""
-
-    def fetch_late(self, *_: Any) -> None:
-        """Nor later."""
-
-
-class Watched:
-    """Counts what is served."""
-
-    def __init__(self, singles: SingleFetches) -> None:
-        self._singles = singles
-        self.served = self.served_late = 0
-
-    def fetch_one(self, *asked: Any) -> SingleFetched | None:
-        """At once."""
-        found = self._singles.fetch_one(*asked)
-        self.served += found is not None
-        return found
-
-    def fetch_late(self, *asked: Any) -> SingleFetched | None:
-        """After a wait."""
-        found = self._singles.fetch_late(*asked)
-        self.served_late += found is not None
-        return found
-
-
 class TwoBrokers(RuleBasedStateMachine):
-    """The same happens to two brokers, of which one has no short way."""
+    """The same happens to two brokers, of which the second has no fast path."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -86,10 +67,8 @@ class TwoBrokers(RuleBasedStateMachine):
         self.brokers = [
             Broker(filesystem=DiskFileSystem(), directories=(each,)) for each in self.directories
         ]
-        self.watched = Watched(self.brokers[0].replicas.single_fetches)
-        for broker, singles in zip(self.brokers, (self.watched, NoShortWay()), strict=True):
-            handler: Any = broker.apis._fetch
-            handler._singles = singles
+        fetches: Any = self.brokers[1].replicas._fetches
+        fetches._fast_fetch = None
         self.session = self.epoch = 0
         self.steps = 0
         self.waiting: list[list[Any]] = []
@@ -237,13 +216,20 @@ class TwoBrokers(RuleBasedStateMachine):
                 request.topics = []
             answers.append(self.call(broker, request, version))
         if answers[0].is_pending:
+            assert answers[1].is_pending
             self.epoch += 1
             self.waiting.append(answers)
+            self.compare_memories()
         else:
             self.compare(answers, shift)
 
     def call(self, broker: Broker, request: FetchRequest, version: int) -> Call:
-        """Send a request."""
+        """Send a request; the first broker offers it to the fast path, as the selector does."""
+        if broker is self.brokers[0]:
+            frame = encode_request(request, version, 77, "tests")
+            parts = fast_fetch_of(broker).answer(frame)
+            if parts is not None:
+                return Call(frame_request(frame), parts)
         return broker.call(request, version)
 
     @rule(
@@ -311,6 +297,7 @@ class TwoBrokers(RuleBasedStateMachine):
                 assert first == second
                 if calls[0].response.error_code:
                     self.session = self.epoch = 0
+                self.compare_memories()
 
     def compare(self, calls: list[Any], shift: int) -> None:
         """Both answers, and what both brokers remember."""
@@ -322,6 +309,10 @@ class TwoBrokers(RuleBasedStateMachine):
         elif not shift:
             self.session = response.session_id
             self.epoch = self.epoch + 1 if self.session else 0
+        self.compare_memories()
+
+    def compare_memories(self) -> None:
+        """Both brokers know the same of their sessions."""
         memories = [self.memory(broker) for broker in self.brokers]
         assert memories[0] == memories[1]
 
@@ -333,46 +324,53 @@ class TwoBrokers(RuleBasedStateMachine):
                 session.epoch,
                 session.last_used_ms,
                 [self.known(broker, each) for each in session.changed],
-                [self.known(broker, each) for each in session.targets.values()],
+                [self.known(broker, each) for each in session.partitions.values()],
             )
             for session in broker.replicas.fetch_sessions.by_id.values()
         ]
 
     @staticmethod
-    def known(broker: Broker, target: Any) -> tuple[Any, ...]:
+    def known(broker: Broker, asked: Any) -> tuple[Any, ...]:
         """What a session knows of a partition."""
         return (
-            target.topic == broker.metadata.topic_id("orders"),
-            target.index,
-            target.fetch_offset,
-            target.partition_max_bytes,
-            target.current_leader_epoch,
-            target.last_fetched_epoch,
-            target.log_start_offset,
-            target.rank,
-            target.sent_high_watermark,
-            target.sent_log_start_offset,
-            target.partition is not None,
+            asked.topic == broker.metadata.topic_id("orders"),
+            asked.index,
+            asked.fetch_offset,
+            asked.partition_max_bytes,
+            asked.current_leader_epoch,
+            asked.last_fetched_epoch,
+            asked.log_start_offset,
+            asked.rank,
+            asked.sent_high_watermark,
+            asked.sent_log_start_offset,
+            asked.partition is not None,
         )
 
 
-class WithFetchLane(TwoBrokers):
-    """The same, where the first broker has the compiled lane before all."""
-
-    def call(self, broker: Broker, request: FetchRequest, version: int) -> Call:
-        """Offer it to the lane, as the selector does."""
-        if broker is self.brokers[0]:
-            frame = encode_request(request, version, 77, "tests")
-            express: Any = broker.replicas.fast_path
-            parts = express.reader.answer(frame)
-            if parts is not None:
-                return Call(frame_request(frame), parts)
-        return super().call(broker, request, version)
+TwoBrokers.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+test_both_paths_of_a_fetch_answer_alike = TwoBrokers.TestCase
 
 
-TwoBrokers.TestCase.settings = WithFetchLane.TestCase.settings = settings(
-    max_examples=40, stateful_step_count=30, deadline=None
-)
-test_both_ways_of_a_fetch_answer_alike = TwoBrokers.TestCase
-if _accel.COMPILED:
-    test_the_compiled_lane_answers_as_the_long_way_does = WithFetchLane.TestCase
+@given(st.data())
+def test_a_damaged_frame_is_declined_or_answered_as_by_the_full_path(data: st.DataObject) -> None:
+    machine = TwoBrokers()
+    try:
+        machine.begin()
+        machine.fetch({0: 0}, (1 << 20, 1 << 20, 1), 0, (-1, -1), 18, 0)
+        fast, full = machine.brokers
+        request = fast.fetch_request(1, session_id=machine.session, session_epoch=machine.epoch)
+        if data.draw(st.booleans()):
+            request.topics = []
+        frame = bytearray(encode_request(request, data.draw(st.integers(13, 18)), 77, "tests"))
+        at = data.draw(st.integers(FRAME_SIZE_BYTES, len(frame) - 1))
+        frame[at] = data.draw(st.integers(0, 255))
+        cut = data.draw(st.sampled_from([0, 0, 1, 4, 30]))
+        damaged = bytes(frame[: len(frame) - cut])
+
+        parts = fast_fetch_of(fast).answer(damaged)
+
+        if parts is not None:
+            answer: Any = full.apis.handle(frame_request(damaged))
+            assert joined(parts) == joined(answer)
+    finally:
+        machine.teardown()
