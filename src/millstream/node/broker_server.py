@@ -293,12 +293,8 @@ class BrokerServer:
             assert isinstance(response, BrokerHeartbeatResponse)
             lifecycle.heartbeat_answered(response, now_ms)
             if lifecycle.refusal is not None:
-                self._log.warning(
-                    "heartbeat refused",
-                    "the controller refuses this broker's heartbeats: %s; it asks again, "
-                    "and a restart registers it anew",
-                    lifecycle.refusal,
-                )
+                message = "the controller refuses this broker's heartbeats: %s; it asks again"
+                self._log.warning("heartbeat refused", message, lifecycle.refusal)
         if lifecycle.failure is not None or before != (lifecycle.state, lifecycle.is_fenced):
             self._note_membership(lifecycle)
         self._pump()

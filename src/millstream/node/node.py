@@ -149,11 +149,8 @@ class Node:
         self.advertised = self.config.network.advertised(endpoints, own_name)
         is_given = self.config.network.advertised_listeners is not None
         if self.is_everywhere and not is_given and is_loopback_name(own_name):
-            _logger.warning(
-                "clients on other machines are told to connect to %s, which is themselves: say "
-                "what they reach this machine by, with --advertise",
-                self.bootstrap_servers,
-            )
+            where = self.bootstrap_servers
+            _logger.warning("clients on other machines are told %s: use --advertise", where)
 
     def _connection_closed(self, connection: Connection) -> None:
         if self.broker is not None:

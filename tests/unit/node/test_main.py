@@ -133,7 +133,7 @@ def test_a_dynamic_setting_can_be_overridden_for_a_process() -> None:
 @pytest.mark.parametrize(
     ("override", "problem"),
     [
-        ("max.conections=1", "no such setting; did you mean max.connections?"),
+        ("max.connection=1", "no such setting; did you mean max.connections?"),
         ("max.connections=0", "max.connections=0: must be at least 1"),
         ("node.id=7", "node.id cannot be changed while brokers run"),
     ],
