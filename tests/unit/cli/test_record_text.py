@@ -68,11 +68,10 @@ def test_a_json_value_that_is_no_text_is_written_as_json() -> None:
         (b'{"value": {"hex": "0"}}', "fromhex|hex"),
         (b'{"partition": "1"}', "'1' is not a whole number"),
         (b'{"timestamp": true}', "True is not a whole number"),
-        (b'{"headers": 5}', "headers are a list of .name, value. pairs"),
-        (b'{"headers": [1]}', "headers are a list"),
-        (b'{"headers": ["ab"]}', "headers are a list"),
-        (b'{"headers": {"id": "7"}}', "headers are a list"),
-        (b'{"headers": [["a", "b", "c"]]}', "headers are a list"),
+        (b'{"headers": 5}', "headers are an object, or a list of .name, value. pairs"),
+        (b'{"headers": [1]}', "headers are an object"),
+        (b'{"headers": ["ab"]}', "headers are an object"),
+        (b'{"headers": [["a", "b", "c"]]}', "headers are an object"),
     ],
 )
 def test_a_wrong_json_line_is_refused(line: bytes, says: str) -> None:
@@ -97,3 +96,10 @@ def test_a_header_without_a_name_or_a_value_is_refused(text: str) -> None:
 )
 def test_escapes_are_read(text: str, expected: str) -> None:
     assert unescape(text) == expected
+
+
+def test_headers_of_a_json_line_are_an_object_or_pairs() -> None:
+    as_object = parse_json_line(b'{"headers": {"id": "7", "none": null}}')
+    as_pairs = parse_json_line(b'{"headers": [["id", "7"], ["none", null]]}')
+
+    assert as_object.headers == as_pairs.headers == (("id", b"7"), ("none", None))
