@@ -50,7 +50,7 @@ def joined(response: Response) -> bytes:
 def fast_fetch_of(broker: Broker) -> Any:
     """What the selector offers the broker's fetches to."""
     fast_path: Any = broker.replicas.fast_path
-    return express.reader
+    return fast_path.reader
 
 
 def log_of(broker: Broker, index: int) -> Any:

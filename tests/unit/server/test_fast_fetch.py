@@ -47,7 +47,7 @@ class Session:
     def offer(self, request: FetchRequest, version: int = VERSION) -> Any:
         """What the fast path answers; None if it declines."""
         fast_path: Any = self.broker.replicas.fast_path
-        return express.reader.answer(encode_request(request, version, 77, "tests"))
+        return fast_path.reader.answer(encode_request(request, version, 77, "tests"))
 
     def records(self, offset: int, **changes: Any) -> bytes | None:
         """What the fast path finds at an offset."""
