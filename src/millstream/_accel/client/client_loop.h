@@ -20,6 +20,7 @@ static inline ms_selector *ms_selector_new(int64_t frame_bytes_max, int64_t rece
     if (!selector)
         return NULL;
     pthread_mutex_init(&selector->lock, NULL);
+    pthread_cond_init(&selector->written, NULL);
     ms_events_reset(&selector->events);
     selector->announce_ms = MS_NEVER;
     selector->frame_bytes_max = frame_bytes_max;
@@ -42,9 +43,11 @@ static inline ms_selector *ms_selector_new(int64_t frame_bytes_max, int64_t rece
     return selector;
 }
 
-/* When the loop has ended: every connection, order and event; what has views comes to `spent`. */
+/* When the loop has ended: every connection, order and event; what has views comes to `spent`. A
+   thread that is in `sendmsg` at this moment is waited for: its connection is still in use. */
 static inline void ms_selector_clear(ms_selector *selector)
 {
+    pthread_mutex_lock(&selector->lock);
     while (selector->events.first) {
         ms_event *event = selector->events.first;
         selector->events.first = event->next;
@@ -61,9 +64,12 @@ static inline void ms_selector_clear(ms_selector *selector)
             ms_connection_bury(selector, selector->table[bucket]);
     while (selector->dead) {
         ms_connection *connection = selector->dead;
+        while (connection->is_writing)
+            pthread_cond_wait(&selector->written, &selector->lock);
         selector->dead = connection->next;
         ms_connection_free(selector, connection);
     }
+    pthread_mutex_unlock(&selector->lock);
 }
 
 static inline void ms_close_all(ms_selector *selector)
@@ -81,6 +87,7 @@ static inline void ms_selector_free(ms_selector *selector)
     ms_selector_clear(selector);
     ms_close_all(selector);
     pthread_mutex_destroy(&selector->lock);
+    pthread_cond_destroy(&selector->written);
     free(selector->scratch);
     free(selector);
 }
@@ -216,10 +223,11 @@ static inline void ms_flush_all(ms_selector *selector)
     }
 }
 
-static inline void ms_ready(ms_selector *selector, ms_connection *connection, uint32_t events)
+static inline void ms_ready(ms_selector *selector, int64_t serial, uint32_t events)
 {
     pthread_mutex_lock(&selector->lock);
-    int state = connection->state;
+    ms_connection *connection = ms_connection_of(selector, serial);
+    int state = connection ? connection->state : MS_DEAD;
     if (state == MS_CONNECTING)
         ms_end_connect(selector, connection);
     else if (state == MS_OPEN && events & EPOLLOUT)
@@ -285,8 +293,8 @@ static inline void ms_run(ms_selector *selector)
         }
         pthread_mutex_unlock(&selector->lock);
         for (int i = 0; i < count; i++)
-            if (ready[i].data.ptr)
-                ms_ready(selector, (ms_connection *)ready[i].data.ptr, ready[i].events);
+            if (ready[i].data.u64)
+                ms_ready(selector, (int64_t)ready[i].data.u64, ready[i].events);
         pthread_mutex_lock(&selector->lock);
     }
     pthread_mutex_unlock(&selector->lock);

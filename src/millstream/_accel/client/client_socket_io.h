@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <sys/epoll.h>
 
 #include "client/client_sockets.h"
 
@@ -23,7 +22,7 @@ static inline void ms_watch(ms_selector *selector, ms_connection *connection)
 {
     struct epoll_event wanted;
     memset(&wanted, 0, sizeof wanted);
-    wanted.data.ptr = connection;
+    wanted.data.u64 = (uint64_t)connection->serial;
     if (connection->state == MS_CONNECTING || connection->wants_to_write)
         wanted.events |= EPOLLOUT;
     if (connection->state == MS_OPEN && !connection->is_paused)
@@ -112,8 +111,12 @@ static inline void ms_flush(ms_selector *selector, ms_connection *connection)
     connection->is_writing = 0;
     if (connection->state == MS_OPEN && !connection->out_first)
         ms_want_to_write(selector, connection, 0);
-    if (connection->state == MS_DEAD)
+    if (connection->state == MS_DEAD) {
+        /* It ended while this thread was in `sendmsg`, so it is closed only now. */
+        selector->has_news = 1;
         ms_kick(selector);
+        pthread_cond_broadcast(&selector->written);
+    }
 }
 
 /* ---- receiving, by the loop, without the lock ---- */
@@ -339,7 +342,7 @@ static inline int ms_begin_connect(
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
     memset(&wanted, 0, sizeof wanted);
-    wanted.data.ptr = connection;
+    wanted.data.u64 = (uint64_t)connection->serial;
     wanted.events = EPOLLOUT;
     if ((connect(fd, (const struct sockaddr *)address, ms_address_size(address)) < 0
          && errno != EINPROGRESS && errno != EINTR)
@@ -356,8 +359,9 @@ static inline int ms_begin_connect(
 /* The next address that can be tried at all; `code`: what was wrong with the one before, or 0. */
 static inline void ms_try_next(ms_selector *selector, ms_connection *connection, int code)
 {
+    ms_connection_unwatch(selector, connection);
     if (connection->fd >= 0)
-        close(connection->fd);
+        ms_close_socket(connection->fd);
     connection->fd = -1;
     connection->state = MS_RESOLVING;
     if (code)

@@ -4,7 +4,11 @@
    held during a system call that moves data, nor while anything of Python runs. The lock of the
    frame pool may be taken under it; no other. Only the loop closes sockets and frees connections,
    so a connection that another thread found under the lock stays valid as long as it is marked as
-   writing. After a fork the child touches none of this. */
+   writing. After a fork the child touches none of this.
+
+   epoll knows a connection by its serial, never by its address: an event that comes late finds
+   nothing. A descriptor leaves epoll before it is closed, for a forked child may still hold the
+   socket, and then closing alone would not take it out. */
 
 #ifndef MILLSTREAM_CLIENT_SOCKETS_H
 #define MILLSTREAM_CLIENT_SOCKETS_H
@@ -14,6 +18,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -75,8 +80,9 @@ typedef struct {
 
 typedef struct ms_connection {
     struct ms_connection *next;
+    struct ms_connection *next_by_serial;
     int64_t id;
-    int64_t serial; /* tells two connections of one id apart */
+    int64_t serial; /* tells two connections of one id apart; above 0 */
     int fd;
     int state;
     int is_writing; /* a thread sends, without the lock */
@@ -128,6 +134,7 @@ typedef struct ms_driver {
 
 typedef struct {
     pthread_mutex_t lock;
+    pthread_cond_t written; /* a thread has left `sendmsg`, and the selector is stopping */
     ms_pool *pool;
     int epoll_fd;
     int kick_fd;  /* ends the loop's sleep */
@@ -136,6 +143,7 @@ typedef struct {
     int64_t received_bytes_max;
     int64_t serials;
     ms_connection *table[MS_BUCKETS];
+    ms_connection *by_serial[MS_BUCKETS];
     ms_connection *dead; /* to be closed by the loop */
     ms_order *orders;
     ms_events events;
@@ -321,6 +329,15 @@ static inline ms_connection *ms_connection_find(ms_selector *selector, int64_t i
     return connection;
 }
 
+/* The one that epoll speaks of; NULL if it has ended meanwhile. */
+static inline ms_connection *ms_connection_of(ms_selector *selector, int64_t serial)
+{
+    ms_connection *connection = selector->by_serial[(uint64_t)serial % MS_BUCKETS];
+    while (connection && connection->serial != serial)
+        connection = connection->next_by_serial;
+    return connection;
+}
+
 /* Under the lock; there is none of this id. */
 static inline ms_connection *ms_connection_new(ms_selector *selector, int64_t id)
 {
@@ -340,7 +357,17 @@ static inline ms_connection *ms_connection_new(ms_selector *selector, int64_t id
     connection->out_end = &connection->out_first;
     connection->next = selector->table[(uint64_t)id % MS_BUCKETS];
     selector->table[(uint64_t)id % MS_BUCKETS] = connection;
+    ms_connection **same = &selector->by_serial[(uint64_t)connection->serial % MS_BUCKETS];
+    connection->next_by_serial = *same;
+    *same = connection;
     return connection;
+}
+
+/* Under the lock: epoll looks at the socket no longer. It is not closed: a thread may be sending. */
+static inline void ms_connection_unwatch(ms_selector *selector, const ms_connection *connection)
+{
+    if (connection->fd >= 0)
+        epoll_ctl(selector->epoll_fd, EPOLL_CTL_DEL, connection->fd, NULL);
 }
 
 /* Under the lock: the standing orders of a connection end with it. */
@@ -366,6 +393,11 @@ static inline void ms_connection_bury(ms_selector *selector, ms_connection *conn
     while (*at != connection)
         at = &(*at)->next;
     *at = connection->next;
+    at = &selector->by_serial[(uint64_t)connection->serial % MS_BUCKETS];
+    while (*at != connection)
+        at = &(*at)->next_by_serial;
+    *at = connection->next_by_serial;
+    ms_connection_unwatch(selector, connection);
     connection->state = MS_DEAD;
     connection->next = selector->dead;
     selector->dead = connection;
@@ -390,6 +422,13 @@ static inline void ms_connection_fail(ms_selector *selector, ms_connection *conn
     ms_connection_bury(selector, connection);
 }
 
+/* The peer hears of it also while a forked child holds the socket. */
+static inline void ms_close_socket(int fd)
+{
+    shutdown(fd, SHUT_RDWR);
+    close(fd);
+}
+
 /* By the loop or when there is none, under the lock: gives up everything the connection has. */
 static inline void ms_connection_free(ms_selector *selector, ms_connection *connection)
 {
@@ -399,7 +438,7 @@ static inline void ms_connection_free(ms_selector *selector, ms_connection *conn
         ms_outgoing_done(selector, out);
     }
     if (connection->fd >= 0)
-        close(connection->fd);
+        ms_close_socket(connection->fd);
     ms_block_give_back(selector->pool, connection->block);
     free(connection->farewell);
     free(connection->addresses);
