@@ -136,13 +136,24 @@ def test_handles_know_their_place() -> None:
     assert handles[3].outcome() == handles[3].result()
 
 
+class Asked(kernel.RecordSender):
+    """A producer that only notes what it is asked to send itself."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Any, ...]] = []
+
+    def _send(self, *given: Any) -> Any:
+        self.asked.append(given)
+        return None
+
+
 def test_who_asked_to_be_told_is_told_and_has_seen_a_loss() -> None:
     accumulator = native_accumulator()
     told: list[Any] = []
     unseen = accumulator.append(TOPIC, 0, None, b"x")
-    handles = [
-        accumulator.send(TOPIC, b"y", partition=0, on_delivery=told.append) for _ in range(3)
-    ]
+    producer = Asked()
+    producer.send_through(accumulator)
+    handles = [producer.send(TOPIC, b"y", partition=0, on_delivery=told.append) for _ in range(3)]
     batch = accumulator.take(accumulator._topics[TOPIC].partitions[0], 1 << 30, LATER)
     assert batch is not None
 
@@ -166,13 +177,23 @@ def test_an_error_of_one_does_not_keep_the_others_from_being_told(tell_all: Any)
     assert (heard, failed, calls) == ([1, 2], [int], [])
 
 
-def test_the_way_of_a_producer_that_is_gone_is_shut() -> None:
+def test_what_is_not_ordinary_is_for_the_producer_itself() -> None:
+    producer = Asked()
+    producer.send(TOPIC, b"before")  # It knows of no accumulator yet.
     accumulator = native_accumulator()
-    accumulator.bind_send(lambda: None, lambda *_given, **_named: None)
+    accumulator.append(TOPIC, 0, None, b"x")
+    producer.send_through(accumulator)
 
-    for arguments in ({"headers": {"h": b"x"}}, {"partition": -1}, {"partition": 1 << 40}):
-        with pytest.raises(ReferenceError):
-            accumulator.send(TOPIC, b"x", **arguments)
+    assert producer.send(TOPIC, b"x", partition=0) is not None
+    for arguments in ({"headers": {5: b"x"}}, {"partition": -1}, {"partition": 1 << 40}):
+        assert producer.send(TOPIC, b"x", **arguments) is None
+
+    assert producer.asked == [
+        (TOPIC, b"before", None, None, None, None, None),
+        (TOPIC, b"x", None, None, None, {5: b"x"}, None),
+        (TOPIC, b"x", None, -1, None, None, None),
+        (TOPIC, b"x", None, 1 << 40, None, None, None),
+    ]
 
 
 @pytest.mark.parametrize("count", [1, 5])
@@ -234,7 +255,7 @@ def test_what_was_never_bound_or_made_is_harmless() -> None:
     with pytest.raises(TypeError):
         RecordAppender().append(TOPIC, 0, None, b"x")
     with pytest.raises(TypeError):
-        RecordAppender().send(TOPIC, b"x")
+        Asked().send_through(None)
     with pytest.raises(TypeError):
         Delivery(None, 0, 0)
     with pytest.raises(TypeError, match="not a tuple of topic, partition"):

@@ -13,8 +13,10 @@ cdef class RecordAppender:
     cdef int64_t _record_bytes_max
     cdef bint _spreads_keys
     cdef object _append_slowly
-    cdef object _send_slowly
-    cdef object _face
 
     cdef Delivery _try(
         self, topic, int64_t partition, key, value, headers, timestamp, on_delivery)
+
+
+cdef class RecordSender:
+    cdef RecordAppender _appender

@@ -27,7 +27,9 @@ class RecordAppender:
     def scatter(
         self, topic: str, chunk: Any, start: int, stop: int, timestamp: int, size_limit: int
     ) -> tuple[int, int, list[tuple[Any, int, int]]] | None: ...
-    def bind_send(self, face: Callable[[], Any], send: Callable[..., Any]) -> None: ...
+
+class RecordSender:
+    def send_through(self, appender: RecordAppender) -> None: ...
     def send(
         self,
         topic: str,

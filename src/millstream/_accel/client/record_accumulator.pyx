@@ -307,29 +307,35 @@ cdef class RecordAppender:
             free(scatter.targets)
         return scatter.row, scatter.partition, ranges
 
-    def bind_send(self, face, send):
-        """Have `send` of this object stand for that of a producer.
 
-        `face` is a weak reference to it, `send(producer, ...)` its plain way.
-        """
-        self._face = face
-        self._send_slowly = send
+cdef class RecordSender:
+    """The `send` of a producer: one compiled call for a record whose batch is open and has room.
+
+    Every other record goes to `_send` of the class that derives from this one.
+    """
+
+    def send_through(self, RecordAppender appender not None):
+        """Have ordinary records appended here without `_send`."""
+        self._appender = appender
 
     def send(
         self, topic, value=None, *, key=None, partition=None, timestamp=None, headers=None,
         on_delivery=None,
     ):
-        """As `Producer.send`."""
+        """Send one record; its handle tells what becomes of it.
+
+        Waits up to `max_block` seconds for metadata or memory. `on_delivery(delivery)` is called
+        on another thread when it is known.
+        """
+        cdef RecordAppender appender = self._appender
         cdef Delivery delivery = None
-        if partition is None:
-            delivery = self._try(topic, ANY_PARTITION, key, value, headers, timestamp, on_delivery)
+        if appender is None:
+            pass
+        elif partition is None:
+            delivery = appender._try(
+                topic, ANY_PARTITION, key, value, headers, timestamp, on_delivery)
         elif PyLong_CheckExact(partition) and 0 <= partition <= INT32_MAX:
-            delivery = self._try(topic, partition, key, value, headers, timestamp, on_delivery)
+            delivery = appender._try(topic, partition, key, value, headers, timestamp, on_delivery)
         if delivery is not None:
             return delivery
-        face = self._face()
-        if face is None:
-            raise ReferenceError("the producer is gone")
-        return self._send_slowly(
-            face, topic, value, key=key, partition=partition, timestamp=timestamp,
-            headers=headers, on_delivery=on_delivery)
+        return self._send(topic, value, key, partition, timestamp, headers, on_delivery)

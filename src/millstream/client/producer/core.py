@@ -98,12 +98,37 @@ class ProducerCore:
         random: Random | None = None,
         accumulator: Callable[..., RecordAccumulator] = make_accumulator,
     ) -> None:
-        """Starts nothing yet; a simulation gives its own selector, clock, chance and twin."""
+        """Starts nothing yet. A simulation gives what is of its own kind."""
         self.config = config
         self.name = f"millstream-producer-{next(_numbers)}"
-        clock = clock or SystemClock()
-        random = random or Random()
+        # First what the settings may be wrong about: the selector has a thread and descriptors.
+        self.interceptors = make_chain(config.interceptors)
+        self._partitioner = resolve_partitioner(config.partitioner)
+        self._key_serializer = _serializer(config.key_serializer, is_key=True)
+        self._value_serializer = _serializer(config.value_serializer, is_key=False)
+        self.is_plain = not (
+            self.interceptors
+            or self._partitioner is not None
+            or self._key_serializer is not None
+            or self._value_serializer is not None
+        )
+        """Whether nothing is to be done to records but to append them."""
         selector = selector or open_client_selector()
+        try:
+            self._assemble(selector, clock or SystemClock(), random or Random(), accumulator)
+        except BaseException:
+            selector.shutdown()
+            raise
+        _cores.add(self)
+
+    def _assemble(
+        self,
+        selector: ClientSelector,
+        clock: Clock,
+        random: Random,
+        accumulator: Callable[..., RecordAccumulator],
+    ) -> None:
+        config = self.config
         self.runtime = ClientRuntime(
             selector,
             clock,
@@ -128,22 +153,10 @@ class ProducerCore:
             ignores_keys=config.partitioner_ignore_keys,
             is_adaptive=config.partitioner_adaptive_partitioning_enable,
         )
-        self._assemble(random, selector)
+        self._add_sender(random, selector)
         self.io = IoThread(self.runtime, self.name)
-        self.interceptors = make_chain(config.interceptors)
-        self._partitioner = resolve_partitioner(config.partitioner)
-        self._key_serializer = _serializer(config.key_serializer, is_key=True)
-        self._value_serializer = _serializer(config.value_serializer, is_key=False)
-        self.is_plain = not (
-            self.interceptors
-            or self._partitioner is not None
-            or self._key_serializer is not None
-            or self._value_serializer is not None
-        )
-        """Whether nothing is to be done to records but to append them."""
-        _cores.add(self)
 
-    def _assemble(self, random: Random, selector: ClientSelector) -> None:
+    def _add_sender(self, random: Random, selector: ClientSelector) -> None:
         config, runtime = self.config, self.runtime
         numbering: Numbering | None = None
         if config.is_idempotent:

@@ -20,6 +20,7 @@ __all__ = [
     "BatchOutcome",
     "Delivery",
     "PartitionQueue",
+    "RecordSender",
     "TopicQueues",
     "tell_all",
 ]
@@ -41,6 +42,7 @@ COMPILED: bool = _is_built()
 if TYPE_CHECKING or not COMPILED:
     from millstream.client.producer.delivery import BatchOutcome, Delivery, tell_all
     from millstream.client.producer.partition_queues import PartitionQueue, TopicQueues
+    from millstream.client.producer.record_sender import RecordSender
 
     AccumulatorLock = threading.Lock
 else:
@@ -50,5 +52,6 @@ else:
         PartitionQueue,
         TopicQueues,
     )
+    from millstream._accel.client.record_accumulator import RecordSender
 
     bind_results(delivery.until_done, RecordMetadata)

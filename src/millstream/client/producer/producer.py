@@ -9,12 +9,12 @@ from __future__ import annotations
 import contextlib
 import threading
 import warnings
-import weakref
 from typing import TYPE_CHECKING, Any
 
 from millstream.client.config import shown
 from millstream.client.producer.core import ProducerCore, closed_error
 from millstream.client.producer.deadline import Deadline
+from millstream.client.producer.kernel import RecordSender
 from millstream.client.producer.native_accumulator import NativeAccumulator
 from millstream.client.producer.partition_queues import MemoryNotFree, TopicNotKnown
 from millstream.client.producer.settings import config_from_dotted, config_from_kwargs
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 
-class Producer:
+class Producer(RecordSender):
     """Sends records: `with Producer("localhost:9092") as producer: producer.send("t", b"v")`.
 
     Keys and values are bytes, str or None unless there are serializers.
@@ -68,14 +68,8 @@ class Producer:
         self._max_block_ms = config.max_block_ms
         self._append = self._core.accumulator.append
         self._is_simple = self._core.is_plain and self._core.transactions is None
-        if (
-            self._is_simple
-            and isinstance(self._core.accumulator, NativeAccumulator)
-            and type(self).send is Producer.send
-        ):
-            # The whole way of an ordinary record is one compiled call.
-            self._core.accumulator.bind_send(weakref.ref(self), Producer.send)
-            self.send = self._core.accumulator.send  # type: ignore[method-assign]  # See above.
+        if self._is_simple and isinstance(self._core.accumulator, NativeAccumulator):
+            self.send_through(self._core.accumulator)
         self._is_closed = False
         self._core.io.start()
 
@@ -106,22 +100,17 @@ class Producer:
 
     # ---- records ----
 
-    def send(
+    def _send(
         self,
         topic: str,
-        value: Any = None,
-        *,
-        key: Any = None,
-        partition: int | None = None,
-        timestamp: Timestamp = None,
-        headers: HeadersLike = None,
-        on_delivery: Callable[[Delivery], object] | None = None,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        timestamp: Timestamp,
+        headers: HeadersLike,
+        on_delivery: Callable[[Delivery], object] | None,
     ) -> Delivery:
-        """Send one record; its handle tells what becomes of it.
-
-        Waits up to `max_block` seconds for metadata or memory. `on_delivery(delivery)` is called
-        on another thread when it is known.
-        """
+        """Every record that `send` did not put into an open batch by itself."""
         if self._is_simple and partition is None and timestamp is None and headers is None:
             try:
                 delivery = self._append(topic, -1, key, value)

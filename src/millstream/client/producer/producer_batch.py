@@ -308,7 +308,7 @@ class ProducerBatch(BatchOutcome):
     def error_of(self, index: int) -> MillstreamError | None:
         """Why a record was lost: what is wrong with itself, or with others in its batch."""
         if not self.record_errors or self.error is None:
-            return self.error
+            return None if self.error is None else _copy_of(self.error)
         if index in self.record_errors:
             return InvalidRecord(self.record_errors[index] or str(self.error))
         return InvalidRecord("other records of its batch were refused, and so it was not written")
@@ -340,6 +340,20 @@ class ProducerBatch(BatchOutcome):
             root = root._parent
         seen = sum(first <= index < first + self.record_count for index in root._looked_at)
         return self.record_count - seen
+
+
+def _copy_of(error: MillstreamError) -> MillstreamError:
+    """The same error for another reader.
+
+    Whoever raises it hangs its frames on it. On the batch's own error they would stay as long as
+    any handle of the batch does, and for good if such a handle is in one of the frames: handles
+    are unknown to the garbage collector.
+    """
+    made = type(error).__new__(type(error), *error.args)
+    made.__dict__.update(error.__dict__)
+    made.__cause__ = error.__cause__
+    made.__suppress_context__ = error.__suppress_context__
+    return made
 
 
 def _row_size(row: Record) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -313,3 +314,27 @@ def test_threads_end_with_the_producer(
         producer.send(make_topic(), b"v", on_delivery=lambda delivery: None)
 
     assert not [each for each in set(threading.enumerate()) - before if "producer" in each.name]
+
+
+def test_a_producer_that_nobody_keeps_gives_a_handle_that_ends(
+    broker: EmbeddedBroker, make_topic: Callable[..., str]
+) -> None:
+    topic = make_topic(1)
+
+    with pytest.warns(ResourceWarning, match="was not closed"):
+        handle = Producer(broker.bootstrap_servers, linger=60.0).send(topic, b"x")
+
+    assert isinstance(handle.exception(10), ClientClosed)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"value_serializer": "nonsense"}, {"partitioner": "nonsense"}], ids=str
+)
+def test_settings_that_are_refused_leave_no_thread_and_no_descriptor(wrong: Any) -> None:
+    threads, descriptors = threading.active_count(), len(list(Path("/proc/self/fd").iterdir()))
+
+    with pytest.raises(InvalidArgument):
+        Producer("localhost:1", **wrong)
+
+    assert threading.active_count() == threads
+    assert len(list(Path("/proc/self/fd").iterdir())) == descriptors

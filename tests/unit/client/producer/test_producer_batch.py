@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import threading
+import weakref
 
 import pytest
 
@@ -13,6 +16,7 @@ from millstream.client.producer.delivery import BatchDelivery, Delivery
 from millstream.client.producer.producer_batch import with_producer_state
 from millstream.client.producer.record import ProducedRange, RecordMetadata
 from millstream.errors import (
+    BrokerUnreachable,
     InvalidRecord,
     MessageTooLarge,
     OperationTimeout,
@@ -315,3 +319,42 @@ def test_timestamps_are_the_producers() -> None:
 
     assert sealed.timestamp_type is TimestampType.CREATE_TIME
     assert [each.timestamp for each in sealed.records()] == [0, 1, 2]
+
+
+class Large:
+    """A local variable of somebody who looks at a failed record."""
+
+
+def test_a_failed_record_does_not_keep_what_its_readers_had() -> None:
+    batch = make_batch()
+    handle = Delivery(batch, 0, 0)
+    batch.fail(MessageTooLarge("too large"))
+
+    def look() -> weakref.ref[Large]:
+        local, its_handle = Large(), handle
+        with contextlib.suppress(MessageTooLarge):
+            its_handle.result(0)
+        error = its_handle.exception(0)
+        assert error is not None
+        assert (type(error), str(error)) == (MessageTooLarge, "too large")
+        with contextlib.suppress(MessageTooLarge):
+            raise error
+        return weakref.ref(local)
+
+    seen = look()
+    gc.collect()
+
+    assert seen() is None
+
+
+def test_an_error_is_told_with_all_that_it_has() -> None:
+    batch = make_batch()
+    failure = BrokerUnreachable("gone", was_sent=True)
+    failure.__cause__ = OSError(5, "why")
+    batch.fail(failure)
+
+    told = Delivery(batch, 1, 0).exception(0)
+
+    assert isinstance(told, BrokerUnreachable)
+    assert told is not failure
+    assert (str(told), told.was_sent, told.__cause__) == ("gone", True, failure.__cause__)
