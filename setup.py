@@ -27,7 +27,7 @@ LINUX_ONLY = {
     "broker.preallocation",
     "client.client_selector",
     "client.delivery",
-    "client.partition_queues",
+    "client.produce_sink",
     "client.record_accumulator",
 }
 # Cython's output stays apart from the C that is written by hand.

@@ -75,8 +75,8 @@ class BrokerDirectory:
             link is not None and link.state is LinkState.DISCONNECTED and now_ms < link.reconnect_ms
         )
 
-    def express_connection(self, node_id: int, now_ms: int) -> int:
-        """The connection on which the selector may send by itself; 0 if there is none for now."""
+    def sending_connection(self, node_id: int, now_ms: int) -> int:
+        """The connection on which requests may be sent; 0 if there is none for now."""
         link = self._links.get(node_id)
         if link is None or link.state is not LinkState.READY or link.is_throttled(now_ms):
             return 0

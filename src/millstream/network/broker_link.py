@@ -94,10 +94,9 @@ class InFlight(NamedTuple):
     on_frame: OnFrame | None
     order_id: int = 0
     """The standing order that it belongs to; 0 for an ordinary request."""
-    is_express: bool = False
-    """Whether the selector sent it by itself, within its own limit of requests in flight."""
     take: TakeFrame | None = None
-    """Of an express request: who is asked to take the frame before it is decoded."""
+    """Of a request that the selector sent by itself, within its own limit of requests in flight:
+    asked to take the frame before it is decoded."""
 
     def fail(self, error: MillstreamError, now_ms: int) -> None:
         """End it."""
@@ -237,7 +236,7 @@ class BrokerLink:
     @property
     def orders_in_flight(self) -> int:
         """How many of the requests in flight the selector sent by itself."""
-        return sum(1 for each in self.in_flight.values() if each.order_id or each.is_express)
+        return sum(1 for each in self.in_flight.values() if each.order_id or each.take is not None)
 
     def move_to(self, state: LinkState) -> None:
         """Change the state; only legal ways."""

@@ -71,15 +71,7 @@ class Dispatched(NamedTuple):
     sent_ms: int
 
 
-class Answered(NamedTuple):
-    """Such a request was sent, and its answer, which says that all is well, has arrived."""
-
-    connection_id: int
-    correlation_id: int
-    frame: ReadableBuffer
-
-
-SelectorEvent: TypeAlias = Connected | Received | Disconnected | Repeated | Dispatched | Answered
+SelectorEvent: TypeAlias = Connected | Received | Disconnected | Repeated | Dispatched
 
 
 class StandingOrder(NamedTuple):

@@ -13,7 +13,6 @@ from millstream._accel.client.client_selector import SelectorCore
 from millstream.errors import ProtocolError
 from millstream.network.client_selector import (
     FRAME_BYTES_MAX,
-    Answered,
     Connected,
     Disconnected,
     Dispatched,
@@ -47,7 +46,6 @@ class NativeSelector(SelectorCore):
             partial(_disconnected, frame_bytes_max, self._failures),
             Repeated,
             Dispatched,
-            Answered,
             frame_bytes_max=frame_bytes_max,
             received_bytes_max=_RECEIVED_BYTES_MAX,
         )

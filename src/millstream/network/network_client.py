@@ -10,8 +10,7 @@ nothing of topics, and never sends a request twice.
 from __future__ import annotations
 
 import struct
-from itertools import groupby
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from millstream.errors import BrokerUnreachable, ClientClosed, MillstreamError, ProtocolError
 from millstream.network.broker_directory import BrokerDirectory
@@ -24,26 +23,26 @@ from millstream.network.broker_link import (
     OnDone,
     OnFrame,
     RequestSource,
+    TakeFrame,
     VersionedRequest,
     Waiting,
 )
 from millstream.network.client_config import NetworkClientConfig
 from millstream.network.client_selector import (
-    Answered,
     Connected,
     Disconnected,
     Dispatched,
     Received,
     Repeated,
 )
-from millstream.network.express_requests import ExpressRequests
 from millstream.network.handshake import FIRST_VERSION, AskAgain, read_versions, versions_request
 from millstream.network.request_framing import RequestFraming
 from millstream.network.standing_orders import StandingOrders
 from millstream.protocol.api import API_BY_KEY, ApiKey
+from millstream.protocol.frame import SIZE_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from random import Random
 
     from millstream.network.client_selector import ClientSelector, SelectorEvent
@@ -57,12 +56,24 @@ __all__ = [
     "OnDone",
     "OnFrame",
     "RequestSource",
+    "SentRequest",
     "VersionedRequest",
 ]
 
 _NOT_KAFKA: Final = "does not speak Kafka; is it a Kafka listener without TLS?"
 
 _read_correlation_id = struct.Struct(">i").unpack_from
+
+
+class SentRequest(NamedTuple):
+    """A request that the selector took and sent by itself, and who waits for its answer."""
+
+    api: ApiKey
+    version: int
+    timeout_ms: int
+    on_done: OnDone
+    take: TakeFrame
+    """Takes the frame of the usual answer, which is not worth decoding."""
 
 
 class NetworkClient(BrokerDirectory):
@@ -79,8 +90,9 @@ class NetworkClient(BrokerDirectory):
         self._next_connection_id = 1
         self._framing = RequestFraming(config.client_id)
         self._orders = StandingOrders(selector, self._framing)
-        self.express = ExpressRequests(self._framing)
-        """Requests that the selector takes and sends by itself."""
+        self.find_sent: Callable[[int, int], SentRequest | None] = lambda *_: None
+        """Asked what the selector has sent by itself, by the correlation id and the time; None if
+        no answer comes."""
 
     def is_ready(self, node_id: int, now_ms: int) -> bool:
         """Whether a request would be sent at once; begins to connect if that is what is missing."""
@@ -139,6 +151,10 @@ class NetworkClient(BrokerDirectory):
         )
         self._submit(node_id, waiting, now_ms)
 
+    def request_head(self, api: ApiKey, version: int, body: bytes) -> bytes:
+        """How a request begins, without its size: a header with no correlation id yet, `body`."""
+        return b"".join(self._framing.framed(api, version, 0, [body]))[SIZE_BYTES:]
+
     def repeat(
         self,
         node_id: int,
@@ -170,21 +186,31 @@ class NetworkClient(BrokerDirectory):
         Tells whether that was all: nobody else has to act on any of it.
         """
         is_all = True
-        for kind, group in groupby(events, type):
-            if kind is Answered:
-                answered = [each for each in group if type(each) is Answered]
-                is_all &= self.express.take(answered, self._by_connection, self._on_frame, now_ms)
-                continue
-            for event in group:
-                link = self._by_connection.get(event.connection_id)
-                if type(event) is Dispatched:
-                    is_all &= self.express.note_sent(link, event, now_ms)
-                elif type(event) is not Received or link is None:
-                    is_all = False
-                    self._on_change(link, event, now_ms)
-                else:
-                    is_all &= self._on_frame(link, event.frame, now_ms)
+        for event in events:
+            link = self._by_connection.get(event.connection_id)
+            if type(event) is Dispatched:
+                is_all &= self._on_dispatched(link, event, now_ms)
+            elif type(event) is not Received or link is None:
+                is_all = False
+                self._on_change(link, event, now_ms)
+            else:
+                is_all &= self._on_frame(link, event.frame, now_ms)
         return is_all
+
+    def _on_dispatched(self, link: BrokerLink | None, event: Dispatched, now_ms: int) -> bool:
+        """Expect an answer to what the selector has sent; False if there is none to come."""
+        request = self.find_sent(event.correlation_id, now_ms)
+        if request is None:
+            return False
+        api, version, timeout_ms, on_done, take = request
+        if link is None:
+            on_done(BrokerUnreachable("the connection was lost", was_sent=True), now_ms)
+            return False
+        link.used_ms = now_ms
+        deadline_ms = event.sent_ms + timeout_ms
+        sent = InFlight(api, version, deadline_ms, timeout_ms, on_done, None, take=take)
+        link.expect(event.correlation_id, sent)
+        return True
 
     def _on_change(self, link: BrokerLink | None, event: SelectorEvent, now_ms: int) -> None:
         if link is None:

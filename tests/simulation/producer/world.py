@@ -6,10 +6,10 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from millstream.client.producer.compiled_accumulator import CompiledAccumulator
 from millstream.client.producer.config import ProducerConfig
 from millstream.client.producer.core import ProducerCore
 from millstream.client.producer.kernel import COMPILED
-from millstream.client.producer.native_accumulator import NativeAccumulator
 from millstream.client.producer.partition_queues import MemoryNotFree, TopicNotKnown
 from millstream.client.producer.record_accumulator import RecordAccumulator
 from millstream.clock import ManualClock
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 BUFFER_MEMORY = 64 * 1024
 
-TWINS = (RecordAccumulator, NativeAccumulator) if COMPILED else (RecordAccumulator,)
+TWINS = (RecordAccumulator, CompiledAccumulator) if COMPILED else (RecordAccumulator,)
 """The plain accumulator and the compiled one. The latter gives records the machine's timestamps,
 and without the sockets' thread has no express lanes; all else is in the simulation's time."""
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from millstream.network.client_selector import Connected, Disconnected
 from millstream.network.native_selector import NativeSelector
-from tests.unit.accel.lane_bench import LaneBench
+from tests.unit.accel.sink_bench import SinkBench
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -124,8 +124,8 @@ def writing() -> None:
 def shut_down() -> None:
     """A selector is shut down while a thread without the GIL is in the middle of sending."""
     slow = Path(os.environ["SLOW_SENDMSG"])
-    with LaneBench(linger_ms=60_000) as bench:
-        assert bench.open()
+    with SinkBench(linger_ms=60_000) as bench:
+        assert bench.grant()
         bench.send(b"x")
         child = while_sending(slow, lambda: None)
         sending = threading.Thread(

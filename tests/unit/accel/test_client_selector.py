@@ -19,7 +19,6 @@ from millstream import _accel
 from millstream.clock import SystemClock
 from millstream.errors import ClientClosed, ForkedClient
 from millstream.network.client_selector import (
-    Answered,
     Connected,
     Disconnected,
     Dispatched,
@@ -350,7 +349,6 @@ def test_responses_that_nobody_fetches_are_bounded(server: socket.socket) -> Non
         lambda connection_id, codes, size: Disconnected(connection_id, str(codes)),
         Repeated,
         Dispatched,
-        Answered,
         frame_bytes_max=1 << 20,
         received_bytes_max=1 << 20,
     )

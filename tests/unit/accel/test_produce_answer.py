@@ -1,4 +1,4 @@
-"""Which answers to Produce requests keep a lane open: those that say that all is well."""
+"""Which answers to Produce requests need no closer look: those that say that all is well."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from millstream.client.producer import kernel
 if not kernel.COMPILED or sys.platform != "linux":
     pytest.skip("the compiled accumulator is not built (make build)", allow_module_level=True)
 
-from millstream._accel.client.partition_queues import read_produced
+from millstream._accel.client.produce_sink import read_produced
 from millstream.protocol.messages.produce import BatchIndexAndErrorMessage, LeaderIdAndEpoch
-from tests.unit.accel.lane_bench import response
+from tests.unit.accel.sink_bench import response
 
 VERSIONS = range(3, 14)
 

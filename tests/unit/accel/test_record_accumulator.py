@@ -25,7 +25,8 @@ from millstream.client.producer.record_accumulator import RecordAccumulator
 from millstream.clock import SystemClock
 from millstream.errors import ClientClosed, InvalidArgument, MessageTooLarge
 from millstream.records.batch import RecordBatch
-from tests.unit.accel.lane_bench import TOPIC, InlineDispatcher, native_accumulator
+from tests.unit.accel.sink_bench import TOPIC, InlineDispatcher, compiled_accumulator
+from tests.unit.client.producer.fakes import take_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,16 +57,15 @@ def plain_accumulator(**settings: Any) -> RecordAccumulator:
 def drain(accumulator: RecordAccumulator) -> dict[int, list[bytes]]:
     """The bytes of all batches by partition, done and forgotten."""
     found: dict[int, list[bytes]] = {}
-    for queue in accumulator._topics[TOPIC].partitions:
-        while (batch := accumulator.take(queue, 1 << 30, LATER)) is not None:
-            writer = batch.seal(0, None, is_transactional=False)  # type: ignore[arg-type]  # none
-            assert batch.records is not None
-            assert RecordBatch(batch.records).record_count == batch.record_count
-            found.setdefault(queue.index, []).append(batch.records)
-            if writer is not None:
-                accumulator.recycle(batch, writer)
-            accumulator.finish(batch)
-            batch.complete(100, -1)
+    for batch in take_all(accumulator, LATER):
+        writer = batch.seal(0, None, is_transactional=False)  # type: ignore[arg-type]  # none
+        assert batch.records is not None
+        assert RecordBatch(batch.records).record_count == batch.record_count
+        found.setdefault(batch.partition, []).append(batch.records)
+        if writer is not None:
+            accumulator.recycle(batch, writer)
+        accumulator.finish(batch)
+        batch.complete(100, -1)
     return found
 
 
@@ -99,7 +99,7 @@ def test_both_ways_lead_to_the_same_batches(
         "ignores_keys": ignores_keys,
     }
     plain = plain_accumulator(**settings)
-    native = native_accumulator(random=Random(1), **settings)
+    native = compiled_accumulator(random=Random(1), **settings)
 
     handles = []
     for partition, key, value, headers, timestamp in given_records:
@@ -113,7 +113,7 @@ def test_both_ways_lead_to_the_same_batches(
 
 
 def test_a_record_without_a_time_gets_the_time_of_now() -> None:
-    accumulator = native_accumulator()
+    accumulator = compiled_accumulator()
     before = SystemClock().wall_ms()
     for _ in range(3):
         accumulator.append(TOPIC, 0, None, b"x")
@@ -124,7 +124,7 @@ def test_a_record_without_a_time_gets_the_time_of_now() -> None:
 
 
 def test_handles_know_their_place() -> None:
-    accumulator = native_accumulator()
+    accumulator = compiled_accumulator()
     handles = [accumulator.append(TOPIC, 2, None, b"%d" % number) for number in range(30)]
     assert not any(handle.done() for handle in handles)
 
@@ -148,14 +148,13 @@ class Asked(kernel.RecordSender):
 
 
 def test_who_asked_to_be_told_is_told_and_has_seen_a_loss() -> None:
-    accumulator = native_accumulator()
+    accumulator = compiled_accumulator()
     told: list[Any] = []
     unseen = accumulator.append(TOPIC, 0, None, b"x")
     producer = Asked()
     producer.send_through(accumulator)
     handles = [producer.send(TOPIC, b"y", partition=0, on_delivery=told.append) for _ in range(3)]
-    batch = accumulator.take(accumulator._topics[TOPIC].partitions[0], 1 << 30, LATER)
-    assert batch is not None
+    [batch] = take_all(accumulator, LATER)
 
     accumulator.finish(batch)
     batch.fail(ClientClosed("lost"))
@@ -180,7 +179,7 @@ def test_an_error_of_one_does_not_keep_the_others_from_being_told(tell_all: Any)
 def test_what_is_not_ordinary_is_for_the_producer_itself() -> None:
     producer = Asked()
     producer.send(TOPIC, b"before")  # It knows of no accumulator yet.
-    accumulator = native_accumulator()
+    accumulator = compiled_accumulator()
     accumulator.append(TOPIC, 0, None, b"x")
     producer.send_through(accumulator)
 
@@ -198,7 +197,7 @@ def test_what_is_not_ordinary_is_for_the_producer_itself() -> None:
 
 @pytest.mark.parametrize("count", [1, 5])
 def test_wrong_arguments_are_errors_whether_or_not_a_batch_is_open(count: int) -> None:
-    accumulator = native_accumulator()
+    accumulator = compiled_accumulator()
     for _ in range(count):
         accumulator.append(TOPIC, 0, None, b"x")
     wrong: list[tuple[Any, ...]] = [
@@ -226,7 +225,7 @@ def test_wrong_arguments_are_errors_whether_or_not_a_batch_is_open(count: int) -
 
 
 def test_a_closed_accumulator_takes_nothing() -> None:
-    accumulator = native_accumulator()
+    accumulator = compiled_accumulator()
     accumulator.append(TOPIC, 0, None, b"x")
     accumulator.close(ClientClosed("closed"))
 
@@ -241,7 +240,7 @@ def append_many(accumulator: RecordAccumulator, count: int) -> None:
 
 
 def test_memory_is_bounded_and_given_back() -> None:
-    accumulator = native_accumulator(batch_size=1000, buffer_memory=3000)
+    accumulator = compiled_accumulator(batch_size=1000, buffer_memory=3000)
     with pytest.raises(MemoryNotFree):
         append_many(accumulator, 100)
     assert accumulator.buffered_bytes <= 3000
@@ -265,7 +264,7 @@ def test_what_was_never_bound_or_made_is_harmless() -> None:
 @pytest.mark.usefixtures("frequent_switches")
 def test_threads_share_it_and_nothing_is_lost() -> None:
     """Appending, taking, finishing at once: every record is in one batch, in its thread's order."""
-    accumulator = native_accumulator(batch_size=3000, buffer_memory=200_000)
+    accumulator = compiled_accumulator(batch_size=3000, buffer_memory=200_000)
     threads, count = 4, 2000
     start = threading.Barrier(threads + 1)
     done = threading.Event()

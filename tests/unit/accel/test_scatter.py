@@ -19,7 +19,7 @@ from millstream.records import partition_for_key
 from millstream.records.arrow import ArrowRecordsReader
 from millstream.records.batch import RecordBatch
 from millstream.records.compression import Compression
-from tests.unit.accel.lane_bench import TOPIC, LaneBench, native_accumulator
+from tests.unit.accel.sink_bench import TOPIC, SinkBench, compiled_accumulator
 
 pa: Any = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
@@ -67,7 +67,7 @@ def sealed(batch: Any) -> RecordBatch:
 
 
 def test_rows_are_where_their_keys_belong_in_their_order_and_in_the_range_they_were_told() -> None:
-    accumulator = native_accumulator(batch_size=8000, buffer_memory=8 << 20)
+    accumulator = compiled_accumulator(batch_size=8000, buffer_memory=8 << 20)
     pairs = rows(3000)
 
     ranges = append_all(accumulator, chunk_of(pairs))
@@ -83,7 +83,7 @@ def test_rows_are_where_their_keys_belong_in_their_order_and_in_the_range_they_w
 
 
 def test_batches_that_are_full_are_told_and_are_not_too_large() -> None:
-    accumulator: Any = native_accumulator(batch_size=2000, buffer_memory=8 << 20)
+    accumulator: Any = compiled_accumulator(batch_size=2000, buffer_memory=8 << 20)
     chunk = chunk_of(rows(2000))
 
     full, start = [], 0
@@ -99,7 +99,7 @@ def test_what_a_slice_of_a_table_leaves_out_is_left_out() -> None:
     pairs = rows(50)
     table = pa.table({"key": [key for key, _ in pairs], "value": [value for _, value in pairs]})
     (chunk,) = ArrowRecordsReader(table.slice(20, 10))
-    accumulator = native_accumulator()
+    accumulator = compiled_accumulator()
 
     ranges = append_all(accumulator, chunk)
 
@@ -114,11 +114,11 @@ def test_what_a_slice_of_a_table_leaves_out_is_left_out() -> None:
 def test_other_layouts_go_another_way(kind: Any) -> None:
     chunk = chunk_of([(b"key", b"abc")], kind)
 
-    assert native_accumulator().append_by_key(TOPIC, chunk, 0, 1) is None
+    assert compiled_accumulator().append_by_key(TOPIC, chunk, 0, 1) is None
 
 
 def test_so_do_nulls_and_columns_that_say_more() -> None:
-    accumulator = native_accumulator()
+    accumulator = compiled_accumulator()
     for columns in (
         {"key": [b"a", None], "value": [b"1", b"2"]},
         {"key": [b"a", b"b"], "value": [None, b"2"]},
@@ -130,7 +130,7 @@ def test_so_do_nulls_and_columns_that_say_more() -> None:
 
 
 def test_a_topic_that_is_not_known_and_an_accumulator_that_is_closed() -> None:
-    accumulator = native_accumulator()
+    accumulator = compiled_accumulator()
     chunk = chunk_of(rows(5))
 
     with pytest.raises(TopicNotKnown):
@@ -143,7 +143,7 @@ def test_a_topic_that_is_not_known_and_an_accumulator_that_is_closed() -> None:
 
 
 def test_rows_that_have_no_memory_are_not_counted_as_sent() -> None:
-    accumulator = native_accumulator(batch_size=1000, buffer_memory=6000)
+    accumulator = compiled_accumulator(batch_size=1000, buffer_memory=6000)
     pairs = [(b"%d" % number, b"x" * 200) for number in range(200)]
     chunk = chunk_of(pairs)
     sent: list[int] = []
@@ -158,10 +158,10 @@ def test_rows_that_have_no_memory_are_not_counted_as_sent() -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 1500])
 def test_the_checksum_that_was_taken_on_the_way_is_that_of_the_batch(count: int) -> None:
-    with LaneBench(batch_size=20_000, linger_ms=0, max_in_flight=16) as bench:
+    with SinkBench(batch_size=20_000, linger_ms=0, max_in_flight=16) as bench:
         pairs = [(b"same", bytes([number % 256]) * 40) for number in range(count)]
         partition = partition_for_key(b"same", 4)
-        assert bench.open(partition=partition)
+        assert bench.grant(partition=partition)
 
         append_all(bench.accumulator, chunk_of(pairs))
 

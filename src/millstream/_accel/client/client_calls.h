@@ -78,29 +78,6 @@ static inline void ms_wake(ms_selector *selector)
     pthread_mutex_unlock(&selector->lock);
 }
 
-/* Whether poll() is to hear of every answer at once, those that could wait too. */
-static inline void ms_set_awaited(ms_selector *selector, int is_awaited)
-{
-    pthread_mutex_lock(&selector->lock);
-    selector->is_awaited = is_awaited;
-    if (is_awaited && selector->events.first)
-        ms_announce(selector);
-    pthread_mutex_unlock(&selector->lock);
-}
-
-/* Somebody waits for the answer to a request of the driver: it cannot wait any longer. */
-static inline void ms_hasten(ms_selector *selector, int64_t correlation_id)
-{
-    pthread_mutex_lock(&selector->lock);
-    for (int bucket = 0; bucket < MS_BUCKETS; bucket++)
-        for (ms_connection *each = selector->table[bucket]; each; each = each->next)
-            each->express_can_wait[correlation_id % MS_EXPRESS_MAX] = 0;
-    for (ms_event *event = selector->events.first; event; event = event->next)
-        if (event->is_well && event->correlation_id == correlation_id)
-            ms_announce(selector);
-    pthread_mutex_unlock(&selector->lock);
-}
-
 /* Have the driver called soon. */
 static inline void ms_drive(ms_selector *selector)
 {

@@ -19,7 +19,6 @@ cdef extern from "client/client_calls.h" nogil:
         MS_DISCONNECTED
         MS_REPEATED
         MS_DISPATCHED
-        MS_ANSWERED
 
     ctypedef struct ms_driver:
         void (*release)(ms_driver* driver, void* kept, int count) noexcept
@@ -68,7 +67,6 @@ cdef extern from "client/client_calls.h" nogil:
 
     bint ms_fill_address(
         sockaddr_storage* out, int family, const char* host, uint16_t port, uint32_t scope)
-    void ms_set_awaited(ms_selector* selector, bint is_awaited)
     bint ms_set_driver(ms_selector* selector, ms_driver* driver)
     int64_t ms_monotonic_ms()
     void ms_block_give_back(ms_pool* pool, ms_block* block)
@@ -111,7 +109,6 @@ cdef class SelectorCore:
     cdef object _disconnected
     cdef object _repeated
     cdef object _dispatched
-    cdef object _answered
     cdef object _finalizer
     cdef bint _is_shut_down
     cdef object __weakref__

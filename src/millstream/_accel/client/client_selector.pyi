@@ -11,7 +11,6 @@ class SelectorCore:
         disconnected: Callable[[int, list[int], int], Any],
         repeated: Callable[[int, int, int, int], Any],
         dispatched: Callable[[int, int, int], Any],
-        answered: Callable[[int, int, ReadableBuffer], Any],
         *,
         frame_bytes_max: int,
         received_bytes_max: int,

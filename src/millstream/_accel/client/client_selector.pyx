@@ -189,7 +189,7 @@ cdef class SelectorCore:
     """All of a `ClientSelector` but `connect`, which needs names resolved: see `begin`."""
 
     def __init__(
-        self, connected, received, disconnected, repeated, dispatched, answered, *,
+        self, connected, received, disconnected, repeated, dispatched, *,
         int64_t frame_bytes_max, int64_t received_bytes_max,
     ):
         """Takes the classes of its events. `disconnected` is called with the errnos, or negative
@@ -206,7 +206,6 @@ cdef class SelectorCore:
         self._disconnected = disconnected
         self._repeated = repeated
         self._dispatched = dispatched
-        self._answered = answered
         self._loop = SelectorLoop(frame_bytes_max, received_bytes_max)
         # It knows the loop only, so that a selector that nobody uses can end.
         self._thread = threading.Thread(
@@ -320,9 +319,6 @@ cdef class SelectorCore:
         cdef int i
         if event.kind == MS_RECEIVED:
             return self._received(event.connection_id, take_frame(self._loop.state, event))
-        if event.kind == MS_ANSWERED:
-            return self._answered(
-                event.connection_id, event.correlation_id, take_frame(self._loop.state, event))
         if event.kind == MS_CONNECTED:
             return self._connected(event.connection_id)
         if event.kind == MS_REPEATED:

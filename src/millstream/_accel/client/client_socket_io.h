@@ -152,7 +152,7 @@ static inline int ms_begin_frame(ms_reading *reading)
 }
 
 /* A whole frame is there: is it an answer to the driver? */
-static inline void ms_tell_driver(ms_reading *reading, ms_event *event)
+static inline void ms_tell_driver(ms_reading *reading)
 {
     ms_driver *driver = __atomic_load_n(&reading->selector->driver, __ATOMIC_ACQUIRE);
     ms_connection *connection = reading->connection;
@@ -160,10 +160,8 @@ static inline void ms_tell_driver(ms_reading *reading, ms_event *event)
         return;
     const uint8_t *p = connection->block->data;
     int64_t id = (int64_t)p[0] << 24 | (int64_t)p[1] << 16 | (int64_t)p[2] << 8 | p[3];
-    if (driver->first_id <= id && id < driver->end_id) {
-        event->is_well = driver->answered(driver, connection, p, connection->frame_size);
-        event->correlation_id = id;
-    }
+    if (driver->first_id <= id && id < driver->end_id)
+        driver->answered(driver, connection, p, connection->frame_size);
 }
 
 static inline int ms_end_frame(ms_reading *reading)
@@ -177,7 +175,7 @@ static inline int ms_end_frame(ms_reading *reading)
         return 0;
     }
     event->size = size;
-    ms_tell_driver(reading, event);
+    ms_tell_driver(reading);
     if (is_small) {
         memcpy(event->data, connection->block->data, (size_t)size);
         ms_block_give_back(reading->selector->pool, connection->block);
@@ -258,23 +256,15 @@ static inline void ms_hand_over(ms_reading *reading)
 {
     ms_selector *selector = reading->selector;
     ms_event *event = reading->events.first;
-    int can_wait = !selector->is_awaited;
     while (event) {
         ms_event *next = event->next;
-        if (reading->connection->state == MS_OPEN) {
-            if (event->is_well)
-                ms_events_join(&selector->events, event);
-            can_wait = can_wait && event->is_well
-                && reading->connection->express_can_wait[event->correlation_id % MS_EXPRESS_MAX];
+        if (reading->connection->state == MS_OPEN)
             ms_events_add(&selector->events, event);
-        } else {
+        else
             ms_event_free(selector, event);
-        }
         event = next;
     }
-    if (selector->events.first && can_wait)
-        ms_announce_later(selector, ms_monotonic_ms());
-    else if (selector->events.first)
+    if (selector->events.first)
         ms_announce(selector);
 }
 

@@ -33,12 +33,12 @@
 #define MS_CORRELATION_ID_AT 8
 #define MS_NEVER INT64_MAX
 #define MS_ANNOUNCE_AFTER_MS 10
-#define MS_EXPRESS_MAX 16 /* requests that a driver may have in flight on one connection */
+#define MS_DRIVER_IN_FLIGHT_MAX 16 /* requests that a driver may have on one connection */
 
 /* Why a connection ended, where it is no errno. */
 enum ms_end { MS_END_CLOSED_BY_PEER = -1, MS_END_FRAME_SIZE = -2 };
 enum ms_event_kind {
-    MS_CONNECTED, MS_RECEIVED, MS_DISCONNECTED, MS_REPEATED, MS_DISPATCHED, MS_ANSWERED
+    MS_CONNECTED, MS_RECEIVED, MS_DISCONNECTED, MS_REPEATED, MS_DISPATCHED
 };
 enum ms_connection_state { MS_RESOLVING, MS_CONNECTING, MS_OPEN, MS_DEAD };
 
@@ -64,7 +64,6 @@ typedef struct ms_event {
     int64_t order_id;
     int64_t correlation_id;
     int64_t sent_ms;
-    int is_well; /* the driver's request was answered, and there is nothing to see to */
     int64_t size; /* of the frame, or what the peer said it was */
     ms_block *block;
     int codes[MS_CODES_MAX]; /* why it ended: of each address that was tried */
@@ -88,10 +87,9 @@ typedef struct ms_connection {
     int is_writing; /* a thread sends, without the lock */
     int wants_to_write;
     int is_paused;
-    int is_express_shut; /* the driver must not send here */
-    int express_in_flight;
-    uint8_t express_versions[MS_EXPRESS_MAX]; /* by correlation id */
-    uint8_t express_can_wait[MS_EXPRESS_MAX];
+    int is_suspended; /* the driver must not send here */
+    int driver_in_flight;
+    uint8_t driver_versions[MS_DRIVER_IN_FLIGHT_MAX]; /* by correlation id */
     ms_outgoing *out_first;
     ms_outgoing **out_end;
     struct sockaddr_storage *addresses;
@@ -123,8 +121,8 @@ typedef struct ms_order {
 typedef struct ms_driver {
     /* Do what is due; when to be called again at the latest. */
     int64_t (*run)(struct ms_driver *driver, int64_t now_ms);
-    /* The answer to one of its requests has come, and goes to poll() next; whether all is well. */
-    int (*answered)(
+    /* The answer to one of its requests has come, and goes to poll() next. */
+    void (*answered)(
         struct ms_driver *driver, ms_connection *connection, const uint8_t *frame, int64_t size);
     /* A frame needs no longer what the driver keeps for it; by a Python thread, with the GIL. */
     void (*release)(struct ms_driver *driver, void *kept, int count);
@@ -156,7 +154,6 @@ typedef struct {
     int has_news;  /* a connection to begin, or one to look at again */
     int is_driven; /* the driver has something to do */
     int64_t announce_ms; /* by when poll() must hear of events that can wait a little */
-    int is_awaited; /* nothing can wait now */
     ms_driver *driver;
     int is_stopping;
     uint8_t *scratch; /* the loop's own */
@@ -235,23 +232,6 @@ static inline void ms_announce_later(ms_selector *selector, int64_t now_ms)
         selector->announce_ms = now_ms + MS_ANNOUNCE_AFTER_MS;
 }
 
-/* Under the lock: an answer has come of whose request poll() has not heard yet. It hears of both at
-   once, and has no need to remember one until the other comes. */
-static inline void ms_events_join(ms_events *events, ms_event *answer)
-{
-    for (ms_event **at = &events->first; *at; at = &(*at)->next) {
-        ms_event *event = *at;
-        if (event->kind != MS_DISPATCHED || event->correlation_id != answer->correlation_id)
-            continue;
-        *at = event->next;
-        if (!*at)
-            events->end = at;
-        free(event);
-        answer->kind = MS_ANSWERED;
-        return;
-    }
-}
-
 /* Under the lock: forget what came from a connection that its user has closed, but not what the
    driver took and sent there: its owner must learn that it is under way no more. */
 static inline void ms_events_forget(ms_selector *selector, int64_t connection_id)
@@ -261,8 +241,7 @@ static inline void ms_events_forget(ms_selector *selector, int64_t connection_id
     ms_events_reset(&kept);
     while (event) {
         ms_event *next = event->next;
-        if (event->connection_id == connection_id && event->kind != MS_DISPATCHED
-            && event->kind != MS_ANSWERED)
+        if (event->connection_id == connection_id && event->kind != MS_DISPATCHED)
             ms_event_free(selector, event);
         else
             ms_events_add(&kept, event);

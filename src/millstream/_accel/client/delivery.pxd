@@ -11,7 +11,6 @@ cdef class BatchOutcome:
     cdef public int64_t log_append_time
     cdef public object error
     cdef public list parts
-    cdef int64_t correlation_id  # of the express request that it went with; 0 without
 
 
 cdef class Delivery:

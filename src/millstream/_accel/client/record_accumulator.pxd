@@ -3,12 +3,12 @@
 from libc.stdint cimport int64_t
 
 from millstream._accel.client.delivery cimport Delivery
-from millstream._accel.client.partition_queues cimport AccumulatorLock
+from millstream._accel.client.produce_sink cimport SinkState
 
 
 cdef class RecordAppender:
     cdef dict _known
-    cdef AccumulatorLock _gate
+    cdef SinkState _sink
     cdef int64_t _batch_bytes
     cdef int64_t _record_bytes_max
     cdef bint _spreads_keys

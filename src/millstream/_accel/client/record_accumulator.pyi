@@ -1,13 +1,13 @@
 from collections.abc import Callable
 from typing import Any
 
-from millstream._accel.client.partition_queues import AccumulatorLock
+from millstream._accel.client.produce_sink import ProduceSink
 
 class RecordAppender:
     def bind(
         self,
         topics: dict[str, Any],
-        lock: AccumulatorLock,
+        sink: ProduceSink,
         append: Callable[..., Any],
         *,
         batch_size: int,

@@ -23,9 +23,8 @@ from millstream._accel.codec.batch cimport ms_batch, ms_batch_count, ms_batch_is
 from millstream._accel.codec.crc32c cimport checksum
 from millstream._accel.client.delivery cimport BatchOutcome, Delivery
 from millstream._accel.codec.murmur2 cimport hash_bytes
-from millstream._accel.client.partition_queues cimport (
-    AccumulatorLock, PartitionQueue, TopicQueues, ms_gate, ms_gate_lock, ms_gate_unlock,
-    ms_wall_ms)
+from millstream._accel.client.produce_sink cimport (
+    PartitionQueue, ProduceSink, TopicQueues, ms_sink, ms_sink_lock, ms_sink_unlock, ms_wall_ms)
 from millstream._accel.wire cimport (
     MS_HEADER_SIZE, ms_bytes_size, ms_record_length, ms_varint_size, ms_write_bytes,
     ms_write_record)
@@ -172,11 +171,11 @@ cdef class RecordAppender:
     """The fast way; everything else goes to the functions it was bound to."""
 
     def bind(
-        self, dict topics not None, AccumulatorLock lock not None, append, *, int64_t batch_size,
+        self, dict topics not None, ProduceSink sink not None, append, *, int64_t batch_size,
         int64_t record_size_max, bint ignores_keys,
     ):
         """`append` is the plain way of a record. Until then, nothing can be appended."""
-        self._gate = lock
+        self._sink = sink.state
         self._batch_bytes = batch_size
         self._record_bytes_max = record_size_max
         self._spreads_keys = not ignores_keys
@@ -196,7 +195,7 @@ cdef class RecordAppender:
         cdef int overflow = 0
         cdef PyObject* found
         cdef PartitionQueue queue
-        cdef ms_gate* gate
+        cdef ms_sink* sink
         cdef ms_batch* batch
         cdef bint is_written
         if self._known is None or not PyUnicode_CheckExact(topic):
@@ -227,15 +226,15 @@ cdef class RecordAppender:
         if queue._open is None:
             return None
         cdef Delivery delivery = Delivery.__new__(Delivery)
-        gate = &self._gate.lanes.gate
-        ms_gate_lock(gate)
-        batch = queue.part.open
-        is_written = batch is not NULL and not gate.is_held and write_record(
+        sink = &self._sink.sink
+        ms_sink_lock(sink)
+        batch = queue.partition.open
+        is_written = batch is not NULL and not sink.is_held and write_record(
             batch, stamp, key_data, key_length, value_data, value_length, &fields,
             record_bytes, self._batch_bytes)
         if is_written:
             delivery._index = batch.last_offset_delta
-        ms_gate_unlock(gate)
+        ms_sink_unlock(sink)
         if not is_written:
             return None
         if partition < 0:
@@ -292,7 +291,7 @@ cdef class RecordAppender:
             raise MemoryError
         for i in range(scatter.count):
             queue = <PartitionQueue>queues.partitions[i]
-            ms_target_begin(&scatter.targets[i], queue.part.open, &scatter)
+            ms_target_begin(&scatter.targets[i], queue.partition.open, &scatter)
         with nogil:
             ms_scatter_rows(&scatter)
         try:

@@ -144,29 +144,6 @@ static inline void ms_copy_value(uint8_t *to, const uint8_t *from, size_t size)
     *(line *)(to + size - 64) = *(const line *)(from + size - 64);
 }
 
-/* Rows whose partitions are found before any is written: the one waits for multiplications, the
-   other for memory, and in turns they would wait for each other. */
-#define MS_SCATTER_AT_ONCE 64
-
-static inline int64_t ms_scatter_places(
-    const ms_scatter *scatter, int64_t first, int64_t stop, uint32_t *places)
-{
-    const ms_source *keys = &scatter->input->key;
-    const uint8_t *bytes = keys->bytes;
-    const int32_t *ends = (const int32_t *)keys->values + keys->first;
-    uint32_t count = scatter->count;
-    uint32_t mask = count & (count - 1) ? 0 : count - 1;
-    int64_t row = first;
-    for (; row < stop; row++) {
-        int64_t length = (int64_t)ends[row + 1] - ends[row];
-        if (ends[row] < 0 || length < 0)
-            break;
-        uint32_t hash = ms_murmur2(bytes + ends[row], (size_t)length) & UINT32_C(0x7fffffff);
-        places[row - first] = mask || count == 1 ? hash & mask : hash % count;
-    }
-    return row;
-}
-
 /* 1 if all rows up to `stop` are in. */
 static inline int ms_scatter_block(ms_scatter *scatter, int64_t stop)
 {
@@ -176,60 +153,51 @@ static inline int ms_scatter_block(ms_scatter *scatter, int64_t stop)
     const int32_t *value_ends = (const int32_t *)values->values + values->first;
     const uint8_t *key_bytes = keys->bytes;
     const uint8_t *value_bytes = values->bytes;
-    ms_target *targets = scatter->targets;
-    uint32_t places[MS_SCATTER_AT_ONCE];
-    int64_t row = scatter->row;
-    while (row < stop) {
-        int64_t first = row;
-        int64_t last = ms_scatter_places(
-            scatter, first, stop - first > MS_SCATTER_AT_ONCE ? first + MS_SCATTER_AT_ONCE : stop,
-            places);
-        for (; row < last; row++) {
-            int64_t key_at = key_ends[row];
-            int64_t key_length = key_ends[row + 1] - key_at;
-            int64_t value_at = value_ends[row];
-            int64_t value_length = value_ends[row + 1] - value_at;
-            ms_target *target = &targets[places[row - first]];
-            uint8_t *p = target->at;
-            if (value_at < 0 || value_length < 0)
-                goto stopped;
-            if (!p || target->end - p < MS_SCATTER_OVERHEAD_MAX + key_length + value_length) {
-                scatter->partition = target - targets;
-                goto stopped;
-            }
-            const uint8_t *value = value_bytes + value_at;
-            uint64_t offset = target->offset;
-            uint64_t delta = target->delta;
-            __builtin_prefetch(value + MS_SCATTER_AHEAD);
-            __builtin_prefetch(value + MS_SCATTER_AHEAD + MS_CACHE_LINE);
-            __builtin_prefetch(p + MS_SCATTER_ROOM_AHEAD, 1);
-            __builtin_prefetch(p + MS_SCATTER_ROOM_AHEAD + MS_CACHE_LINE, 1);
-            uint64_t key_size = (uint64_t)key_length << 1;
-            uint64_t value_size = (uint64_t)value_length << 1;
-            uint64_t size = 2 + (uint64_t)ms_unsigned_size(delta)
-                + (uint64_t)ms_unsigned_size(offset) + (uint64_t)ms_unsigned_size(key_size)
-                + (uint64_t)ms_unsigned_size(value_size) + (uint64_t)(key_length + value_length);
-            p = ms_put_short(p, size << 1);
-            *p++ = 0;
-            p = ms_put_short(p, delta);
-            p = ms_put_short(p, offset);
-            p = ms_put_short(p, key_size);
-            ms_copy_short(p, key_bytes + key_at, (size_t)key_length);
-            p = ms_put_short(p + key_length, value_size);
-            ms_copy_value(p, value, (size_t)value_length);
-            p += value_length;
-            *p++ = 0;
-            target->at = p;
-            target->offset = offset + 2;
+    uint32_t count = scatter->count;
+    uint32_t mask = count & (count - 1) ? 0 : count - 1;
+    for (; scatter->row < stop; scatter->row++) {
+        int64_t row = scatter->row;
+        int64_t key_at = key_ends[row];
+        int64_t key_length = key_ends[row + 1] - key_at;
+        int64_t value_at = value_ends[row];
+        int64_t value_length = value_ends[row + 1] - value_at;
+        if (key_at < 0 || key_length < 0 || value_at < 0 || value_length < 0)
+            return 0;
+        const uint8_t *key = key_bytes + key_at;
+        const uint8_t *value = value_bytes + value_at;
+        uint32_t hash = ms_murmur2(key, (size_t)key_length) & UINT32_C(0x7fffffff);
+        uint32_t place = mask || count == 1 ? hash & mask : hash % count;
+        ms_target *target = &scatter->targets[place];
+        uint8_t *p = target->at;
+        if (!p || target->end - p < MS_SCATTER_OVERHEAD_MAX + key_length + value_length) {
+            scatter->partition = place;
+            return 0;
         }
-        if (last - first < MS_SCATTER_AT_ONCE && last < stop)
-            goto stopped;
+        uint64_t offset = target->offset;
+        uint64_t delta = target->delta;
+        __builtin_prefetch(value + MS_SCATTER_AHEAD);
+        __builtin_prefetch(value + MS_SCATTER_AHEAD + MS_CACHE_LINE);
+        __builtin_prefetch(p + MS_SCATTER_ROOM_AHEAD, 1);
+        __builtin_prefetch(p + MS_SCATTER_ROOM_AHEAD + MS_CACHE_LINE, 1);
+        uint64_t key_size = (uint64_t)key_length << 1;
+        uint64_t value_size = (uint64_t)value_length << 1;
+        uint64_t size = 2 + (uint64_t)ms_unsigned_size(delta)
+            + (uint64_t)ms_unsigned_size(offset) + (uint64_t)ms_unsigned_size(key_size)
+            + (uint64_t)ms_unsigned_size(value_size) + (uint64_t)(key_length + value_length);
+        p = ms_put_short(p, size << 1);
+        *p++ = 0;
+        p = ms_put_short(p, delta);
+        p = ms_put_short(p, offset);
+        p = ms_put_short(p, key_size);
+        ms_copy_short(p, key, (size_t)key_length);
+        p = ms_put_short(p + key_length, value_size);
+        ms_copy_value(p, value, (size_t)value_length);
+        p += value_length;
+        *p++ = 0;
+        target->at = p;
+        target->offset = offset + 2;
     }
-    scatter->row = row;
     return 1;
-stopped:
-    scatter->row = row;
-    return 0;
 }
 
 static inline void ms_target_sum(ms_target *target, const ms_scatter *scatter)

@@ -33,14 +33,12 @@ class Dispatcher(Protocol):
 class Completions:
     """The lock of a producer's batches, where callbacks go, and failures nobody has seen."""
 
-    __slots__ = ("_failed", "dispatcher", "hasten", "lock")
+    __slots__ = ("_failed", "dispatcher", "lock")
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self.lock = threading.Lock()
         self.dispatcher = dispatcher
         self._failed: list[ProducerBatch] = []
-        self.hasten: Callable[[ProducerBatch], object] | None = None
-        """Called when somebody begins to wait for the end of a batch."""
 
     def note_failure(self, batch: ProducerBatch) -> None:
         """A batch was lost. Called with the lock held."""

@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from millstream.client.arguments import as_number, as_offsets, as_topic
 from millstream.client.groups import ConsumerGroupMetadata
 from millstream.client.io_thread import IoThread
+from millstream.client.producer import kernel
+from millstream.client.producer.compiled_accumulator import make_accumulator
 from millstream.client.producer.completions import Completions
 from millstream.client.producer.dispatcher import DispatcherThread
-from millstream.client.producer.express import Express, open_express
 from millstream.client.producer.interceptors import make_chain
-from millstream.client.producer.native_accumulator import make_accumulator
-from millstream.client.producer.numbering import Numbering
 from millstream.client.producer.partition_queues import ANY_PARTITION
 from millstream.client.producer.partitioner import resolve_partitioner
 from millstream.client.producer.record import ProducerRecord, normal_headers, timestamp_ms
-from millstream.client.producer.sender import Sender
+from millstream.client.producer.sender import REQUEST_OVERHEAD, Sender
 from millstream.client.producer.sender_config import SenderConfig
+from millstream.client.producer.sequences import Sequences
 from millstream.client.producer.topics import TopicRegistry
 from millstream.client.producer.transaction_manager import TransactionManager
 from millstream.client.runtime import ClientRuntime
@@ -146,6 +146,7 @@ class ProducerCore:
             linger_ms=config.linger_ms,
             buffer_memory=config.buffer_memory,
             record_size_max=config.max_request_size,
+            request_size_max=max(1, config.max_request_size - REQUEST_OVERHEAD),
             clock=clock,
             random=random,
             completions=self.completions,
@@ -158,9 +159,10 @@ class ProducerCore:
 
     def _add_sender(self, random: Random, selector: ClientSelector) -> None:
         config, runtime = self.config, self.runtime
-        numbering: Numbering | None = None
+        sequences: Sequences | None = None
         if config.is_idempotent:
-            numbering = Numbering(is_transactional=config.transactional_id is not None)
+            sequences = Sequences(is_transactional=config.transactional_id is not None)
+        self._attach(selector)
         self.topics = TopicRegistry(runtime.metadata, self.accumulator, config.names)
         self.sender = Sender(
             self.accumulator,
@@ -171,26 +173,15 @@ class ProducerCore:
             config.names,
             SenderConfig.of(config),
             random,
-            numbering,
+            sequences,
         )
-        parts = Express.Parts(
-            runtime.network,
-            runtime.metadata,
-            self.topics,
-            SenderConfig.of(config),
-            numbering,
-            self.sender.settlement,
-            self.sender.on_answer,
-        )
-        in_flight_max = config.max_in_flight_requests_per_connection
-        self.sender.express = open_express(self.accumulator, selector, parts, in_flight_max)
         self.transactions: TransactionManager | None = None
         if config.transactional_id is not None:
-            assert numbering is not None
+            assert sequences is not None
             self.transactions = TransactionManager(
                 config.names.to_wire(config.transactional_id),
                 config.transaction_timeout_ms,
-                numbering,
+                sequences,
                 self.accumulator,
                 self.sender,
                 runtime.router,
@@ -199,6 +190,23 @@ class ProducerCore:
             self.sender.use(self.transactions)
         runtime.add(self.sender)
         runtime.on_close(self._end)
+
+    def _attach(self, selector: ClientSelector) -> None:
+        """Have the selector's thread send, if it and the accumulator are compiled.
+
+        Batches that are compressed need the GIL for that: the I/O thread takes and sends them.
+        """
+        sink: Any = self.accumulator.sink
+        if not kernel.COMPILED:
+            return
+        from millstream._accel.client.client_selector import SelectorCore
+
+        if isinstance(selector, SelectorCore) and not self.config.compression:
+            sink.attach(
+                selector,
+                max_in_flight=self.config.max_in_flight_requests_per_connection,
+                expects_answers=self.config.required_acks != 0,
+            )
 
     # ---- records ----
 
@@ -363,7 +371,7 @@ class ProducerCore:
 
     def give_up(self, error: MillstreamError) -> Waiter[None]:
         """Lose what is not done."""
-        return self.call(lambda _: self.sender.settlement.fail_all(error), "close")
+        return self.call(lambda _: self.sender.completion.fail_all(error), "close")
 
     def _end(self, error: ClientClosed) -> None:
         """The I/O thread ends: nobody must wait for a record for ever, whatever has failed."""

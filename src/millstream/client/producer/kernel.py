@@ -7,7 +7,6 @@ gets the plain ones.
 from __future__ import annotations
 
 import sys
-import threading
 from typing import TYPE_CHECKING
 
 from millstream import _accel
@@ -16,10 +15,10 @@ from millstream.client.producer.record import RecordMetadata
 
 __all__ = [
     "COMPILED",
-    "AccumulatorLock",
     "BatchOutcome",
     "Delivery",
     "PartitionQueue",
+    "ProduceSink",
     "RecordSender",
     "TopicQueues",
     "tell_all",
@@ -42,16 +41,11 @@ COMPILED: bool = _is_built()
 if TYPE_CHECKING or not COMPILED:
     from millstream.client.producer.delivery import BatchOutcome, Delivery, tell_all
     from millstream.client.producer.partition_queues import PartitionQueue, TopicQueues
+    from millstream.client.producer.produce_sink import ProduceSink
     from millstream.client.producer.record_sender import RecordSender
-
-    AccumulatorLock = threading.Lock
 else:
     from millstream._accel.client.delivery import BatchOutcome, Delivery, bind_results, tell_all
-    from millstream._accel.client.partition_queues import (
-        AccumulatorLock,
-        PartitionQueue,
-        TopicQueues,
-    )
+    from millstream._accel.client.produce_sink import PartitionQueue, ProduceSink, TopicQueues
     from millstream._accel.client.record_accumulator import RecordSender
 
     bind_results(delivery.until_done, RecordMetadata)

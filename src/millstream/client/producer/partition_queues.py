@@ -1,18 +1,21 @@
 """The queues of batches by topic and partition, and what an append may have to wait for.
 
-The accumulator's lock guards all of it. No behaviour lives here beyond measuring a record.
+The accumulator's lock guards all of it. The compiled queues are in `_accel.client.produce_sink`.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
 
+from millstream.client.producer.produce_sink import NOBODY, SEQUENCES, UNLIMITED
 from millstream.errors import InvalidArgument, MessageTooLarge
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from millstream.client.producer.produce_sink import ProduceSink, Route
     from millstream.client.producer.producer_batch import ProducerBatch
     from millstream.types import Headers
 
@@ -38,12 +41,23 @@ class MemoryNotFree(Exception):
 
 
 class PartitionQueue:
-    """The batches of one partition that wait to be taken, oldest first; the last may be open."""
+    """The batches of one partition that wait to be sent: repeats, others, the last may be open.
 
-    __slots__ = ("batches", "expected_size", "index", "lane", "open", "topic")
+    It is the owner of the partition's next sequence.
+    """
 
-    is_express = False
-    """Whether the sockets' thread takes its batches: only in the compiled twin."""
+    __slots__ = (
+        "allowance",
+        "batches",
+        "expected_size",
+        "identity",
+        "index",
+        "next_sequence",
+        "open",
+        "route",
+        "state",
+        "topic",
+    )
 
     def __init__(self, topic: TopicQueues, index: int, expected_size: int) -> None:
         self.topic = topic
@@ -52,30 +66,77 @@ class PartitionQueue:
         self.open: ProducerBatch | None = None
         self.expected_size = expected_size
         """How large the last batch became: the next may become so, too."""
-        self.lane: Any = None
+        self.state: Any = None
         """The Sender's own notes about the partition."""
+        self.route: Route | None = None
+        self.allowance = 0
+        """How many batches the Sender lets it send."""
+        self.identity = NOBODY
+        self.next_sequence = 0
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    @property
+    def is_granted(self) -> bool:
+        """Whether it may send anything."""
+        return self.allowance > 0
+
+    @property
+    def first(self) -> ProducerBatch | None:
+        """The batch that is sent next; None if there is none."""
+        return self.batches[0] if self.batches else None
 
     def add(self, batch: ProducerBatch) -> None:
         """Begin a new batch, which takes the next records."""
         self.batches.append(batch)
         self.open = batch
+        if self.topic.sink is not None:
+            self.topic.sink.on_batch(self)
 
-    def take_first(self) -> None:
-        """The oldest batch, which is not open, goes its way."""
-        self.batches.popleft()
+    def put_back(self, batch: ProducerBatch, place: int) -> None:
+        """Have a batch sent again, after the `place` first that are to be sent again, too."""
+        batch.is_repeat = True
+        self.batches.insert(place, batch)
 
-    def remove(self, batch: ProducerBatch) -> None:
-        """Take a certain batch out, which is not open."""
+    def repeats(self) -> list[ProducerBatch]:
+        """The batches that are to be sent again, in their order."""
+        return list(takewhile(lambda each: each.is_repeat, self.batches))
+
+    def remove(self, batch: ProducerBatch) -> bool:
+        """Take a certain batch out, which is not open; False if it is not here."""
+        if batch not in self.batches:
+            return False
         self.batches.remove(batch)
+        return True
+
+    def close(self) -> None:
+        """The open batch, if there is one, takes no more records."""
+        self.open = None
+
+    def take_first(self) -> ProducerBatch:
+        """The first batch goes: closed, and numbered if it has no number yet."""
+        batch = self.batches.popleft()
+        if batch is self.open:
+            self.open = None
+        batch.end_of_records()
+        self.expected_size = batch.size
+        if not batch.is_repeat and self.identity != NOBODY:
+            batch.number(*self.identity, self.next_sequence)
+            self.next_sequence = (self.next_sequence + batch.record_count) % SEQUENCES
+        if self.allowance != UNLIMITED:
+            self.allowance -= 1
+        return batch
 
 
 class TopicQueues:
     """The queues of one topic, and its sticky partition."""
 
-    __slots__ = ("available", "count", "name", "partitions", "sticky", "sticky_bytes")
+    __slots__ = ("available", "count", "name", "partitions", "sink", "sticky", "sticky_bytes")
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, sink: ProduceSink | None = None) -> None:
         self.name = name
+        self.sink = sink
         self.count = 0
         self.partitions: list[PartitionQueue] = []
         self.available: Sequence[int] = ()

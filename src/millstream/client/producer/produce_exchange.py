@@ -15,10 +15,10 @@ from millstream.protocol.messages.produce import PartitionProduceData, TopicProd
 from millstream.types import Uuid
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from millstream.client.metadata import Metadata, MetadataSnapshot
-    from millstream.client.producer.lane import Lane
+    from millstream.client.producer.partition_state import PartitionState
     from millstream.client.producer.producer_batch import ProducerBatch
     from millstream.client.producer.sender_config import SenderConfig
     from millstream.errors import MillstreamError
@@ -29,19 +29,24 @@ TOPIC_IDS_FROM: Final = 13
 IMPLICIT_TRANSACTIONS_FROM: Final = 12
 """From this version on the leader itself adds a partition to the transaction (KIP-890)."""
 ZSTD_FROM: Final = 7
+_FLEXIBLE_FROM: Final = 9
+_END_BYTES: Final = 4
+"""How a request ends whose only topic has no partitions: with their number, as 32 bits."""
+_FLEXIBLE_END_BYTES: Final = 3
+"""The same with tagged fields: their number in one byte, no tags of the topic, none at all."""
 
 
 class Sent(NamedTuple):
     """A batch on its way."""
 
-    lane: Lane
+    state: PartitionState
     batch: ProducerBatch
 
 
 class Produced(NamedTuple):
     """A batch that a broker has, and where."""
 
-    lane: Lane
+    state: PartitionState
     batch: ProducerBatch
     base_offset: int
     log_append_time: int
@@ -69,9 +74,8 @@ def choose_version(
     return version
 
 
-def topic_ids(batches: Sequence[Sent], snapshot: MetadataSnapshot) -> dict[str, Uuid]:
-    """The topics of some batches with their ids, the zero id where there is none."""
-    names = {lane.wire_topic for lane, _ in batches}
+def topic_ids(names: Iterable[str], snapshot: MetadataSnapshot) -> dict[str, Uuid]:
+    """Topics with their ids, the zero id where there is none."""
     return {
         name: snapshot.topics[name].topic_id if name in snapshot.topics else Uuid.ZERO
         for name in names
@@ -82,21 +86,17 @@ def build_request(
     batches: Sequence[Sent],
     topics: Mapping[str, Uuid],
     config: SenderConfig,
-    *,
-    empty: str | None = None,
 ) -> ProduceRequest:
-    """One request for batches of different partitions; `empty`: a topic without any."""
+    """One request for batches of different partitions."""
     by_topic: dict[str, TopicProduceData] = {}
-    if empty is not None:
-        by_topic[empty] = TopicProduceData(name=empty, topic_id=topics[empty], partition_data=[])
-    for lane, batch in batches:
-        data = by_topic.get(lane.wire_topic)
+    for state, batch in batches:
+        data = by_topic.get(state.wire_topic)
         if data is None:
-            name = lane.wire_topic
+            name = state.wire_topic
             data = TopicProduceData(name=name, topic_id=topics[name], partition_data=[])
             by_topic[name] = data
         data.partition_data.append(
-            PartitionProduceData(index=lane.partition, records=batch.records)
+            PartitionProduceData(index=state.partition, records=batch.records)
         )
     return ProduceRequest(
         transactional_id=config.transactional_id,
@@ -104,6 +104,20 @@ def build_request(
         timeout_ms=config.request_timeout_ms,
         topic_data=list(by_topic.values()),
     )
+
+
+def request_head(
+    topic: str, topics: Mapping[str, Uuid], config: SenderConfig, version: int
+) -> bytes:
+    """How the body of a request for one topic begins; the number of its partitions comes next."""
+    data = TopicProduceData(name=topic, topic_id=topics[topic], partition_data=[])
+    body = ProduceRequest(
+        transactional_id=config.transactional_id,
+        acks=config.acks,
+        timeout_ms=config.request_timeout_ms,
+        topic_data=[data],
+    ).encode(version)
+    return body[: -_FLEXIBLE_END_BYTES if version >= _FLEXIBLE_FROM else -_END_BYTES]
 
 
 def read_outcomes(
@@ -116,17 +130,17 @@ def read_outcomes(
         for each in answer.responses
         for partition in each.partition_responses
     }
-    return [_outcome(found.get((lane.wire_topic, lane.partition)), lane) for lane, _ in batches]
+    return [_outcome(found.get((state.wire_topic, state.partition)), state) for state, _ in batches]
 
 
-def _outcome(told: PartitionProduceResponse | None, lane: Lane) -> Outcome:
+def _outcome(told: PartitionProduceResponse | None, state: PartitionState) -> Outcome:
     if told is None:
-        return Outcome(UnknownServerError(f"the broker's answer says nothing of {lane}"))
+        return Outcome(UnknownServerError(f"the broker's answer says nothing of {state}"))
     error: MillstreamError | None = None
     if told.error_code != NO_ERROR:
         plain = error_for_code(told.error_code)
         text = told.error_message or str(plain)
-        error = type(plain)(f"{lane.topic}-{lane.partition}: {text}")
+        error = type(plain)(f"{state.topic}-{state.partition}: {text}")
     return Outcome(
         error,
         told.base_offset,

@@ -12,10 +12,10 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from millstream.client.config import shown
+from millstream.client.producer.compiled_accumulator import CompiledAccumulator
 from millstream.client.producer.core import ProducerCore, closed_error
 from millstream.client.producer.deadline import Deadline
 from millstream.client.producer.kernel import RecordSender
-from millstream.client.producer.native_accumulator import NativeAccumulator
 from millstream.client.producer.partition_queues import MemoryNotFree, TopicNotKnown
 from millstream.client.producer.settings import config_from_dotted, config_from_kwargs
 from millstream.client.producer.table_sending import (
@@ -68,7 +68,7 @@ class Producer(RecordSender):
         self._max_block_ms = config.max_block_ms
         self._append = self._core.accumulator.append
         self._is_simple = self._core.is_plain and self._core.transactions is None
-        if self._is_simple and isinstance(self._core.accumulator, NativeAccumulator):
+        if self._is_simple and isinstance(self._core.accumulator, CompiledAccumulator):
             self.send_through(self._core.accumulator)
         self._is_closed = False
         self._core.io.start()

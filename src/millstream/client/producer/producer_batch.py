@@ -57,8 +57,8 @@ class ProducerBatch(BatchOutcome):
         "first_index",
         "is_closed",
         "is_renumbered",
+        "is_repeat",
         "is_sent",
-        "lane",
         "last_leader_epoch",
         "producer_epoch",
         "producer_id",
@@ -67,6 +67,7 @@ class ProducerBatch(BatchOutcome):
         "records",
         "reserved",
         "retry_at_ms",
+        "state",
         "told",
         "wakeups",
         "writer",
@@ -97,10 +98,12 @@ class ProducerBatch(BatchOutcome):
         self.is_renumbered = False
         """Whether its sequence was changed since it was sent last."""
         self.attempts = 0
+        self.is_repeat = False
+        """Whether it waits to be sent again, or was: it keeps its number and goes before others."""
         self.retry_at_ms = 0
         self.last_leader_epoch = -1
-        self.lane: Any = None
-        """For the Sender: the lane that took it."""
+        self.state: Any = None
+        """For the Sender: its notes about the partition, once it was sent."""
         self.is_sent = False
         """Whether it is on its way at this moment: sent, and not answered."""
         self.record_errors: Mapping[int, str] = {}
@@ -185,7 +188,7 @@ class ProducerBatch(BatchOutcome):
         Only of a batch that was sent and has two records or more.
         """
         if self.records is None:
-            # The sockets' thread sent it from its writer.
+            # The sink sent it from its writer.
             self.seal(Compression.NONE, None, is_transactional=False)
         assert self.records is not None
         assert self.record_count > 1
@@ -278,8 +281,6 @@ class ProducerBatch(BatchOutcome):
             if self.is_done:
                 return False
             self._listeners.append(listener)
-        if self._completions.hasten is not None:
-            self._completions.hasten(self)
         return True
 
     def wait(self, timeout_s: float | None) -> bool:

@@ -1,45 +1,109 @@
 """`RecordAccumulator`: records from any thread, gathered into batches for the `Sender`.
 
-Producers call `append` (and `append_rows`) from every thread; the I/O thread calls `collect`,
-`take`, `finish`. One lock guards all of it, is held for one record at a time, and nobody's code
-runs under it. It knows topics by the number of their partitions and knows nothing of brokers,
-sequences or retries: a batch that was taken never comes back.
+Producers call `append` (and `append_rows`) from every thread; the I/O thread grants partitions what
+they may send, and takes batches if no other thread sends them. One lock guards all of it, is held
+for one record at a time, and nobody's code runs under it. It knows topics by the number of their
+partitions and knows nothing of brokers, sequences or answers.
 
-This is the plain twin. Everything on the way of a record is in `append`, so that the compiled twin
-is one call per record; what happens once per batch is in the methods it calls.
+Everything on the way of a record is in `append`, so that the compiled version is one call per
+record (`compiled_accumulator`); what happens once per batch is in the methods it calls.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from typing import TYPE_CHECKING
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final
 
-from millstream.client.producer.batch_filling import BatchFilling
+from millstream.client.producer.buffer_pool import BufferPool
 from millstream.client.producer.kernel import (
-    AccumulatorLock,
     Delivery,
     PartitionQueue,
+    ProduceSink,
+    TopicQueues,
 )
 from millstream.client.producer.partition_queues import (
     ANY_PARTITION,
+    MemoryNotFree,
+    TopicNotKnown,
     size_bound,
     too_large,
 )
+from millstream.client.producer.partitioner import draw_partition
+from millstream.client.producer.producer_batch import ProducerBatch
 from millstream.errors import InvalidArgument
+from millstream.records.kernel import BatchWriter, partition_for_key
+from millstream.records.layout import HEADER_SIZE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+    from random import Random
 
     from millstream.client.producer.buffer_pool import Reservation
-    from millstream.client.producer.producer_batch import ProducerBatch
+    from millstream.client.producer.completions import Completions
+    from millstream.client.producer.partition_state import PartitionState
+    from millstream.client.producer.produce_sink import ProducerIdentity, Route
+    from millstream.clock import Clock
     from millstream.errors import MillstreamError
     from millstream.records.arrow import ArrowChunk
-    from millstream.records.kernel import BatchWriter
     from millstream.types import Headers, ReadableBuffer
 
+REQUEST_SIZE_MAX: Final = 1 << 20
+"""How large requests become, unless it is said."""
+_TABLE_FACTOR: Final = 4
+"""How much larger batches of tables become: their rows cost so little that batches count."""
+_REQUEST_OVERHEAD: Final = 1024
+"""What a request has besides its batch, at most."""
+_FIRST_SIZE_MAX: Final = 16 * 1024
+"""With how much memory a batch begins; it doubles as it fills. Many idle partitions stay cheap."""
 
-class RecordAccumulator(BatchFilling):
-    """Batches by topic and partition, within a bound of memory."""
+
+class RecordAccumulator:
+    """Batches by topic and partition, within a bound of memory.
+
+    `clock` tells when records and batches were made; `random` draws sticky partitions; `wake` is
+    called, without the lock, when the Sender has something to do.
+    """
+
+    def __init__(
+        self,
+        *,
+        batch_size: int,
+        linger_ms: int,
+        buffer_memory: int,
+        record_size_max: int,
+        request_size_max: int = REQUEST_SIZE_MAX,
+        clock: Clock,
+        random: Random,
+        completions: Completions,
+        wake: Callable[[], object],
+        ignores_keys: bool = False,
+        is_adaptive: bool = True,
+    ) -> None:
+        # A batch that no request can carry would never be sent.
+        self._batch_size = max(min(batch_size, record_size_max), HEADER_SIZE + 1)
+        self._table_batch_size = max(
+            self._batch_size,
+            min(_TABLE_FACTOR * self._batch_size, record_size_max - _REQUEST_OVERHEAD),
+        )
+        self._record_size_max = record_size_max
+        self._clock = clock
+        self._random = random
+        self._completions = completions
+        self._ignores_keys = ignores_keys
+        self._is_adaptive = is_adaptive
+        self.sink = ProduceSink(wake, linger_ms=linger_ms, request_size_max=request_size_max)
+        """Knows which batches may leave, and sends them or has the Sender take them."""
+        self._lock = self.sink.lock
+        self._pool = BufferPool(buffer_memory)
+        self._topics: dict[str, TopicQueues] = {}
+        self._incomplete: OrderedDict[ProducerBatch, PartitionQueue] = OrderedDict()
+        self._flushes = 0
+        self._has_change = False
+        """Whether a batch has begun or closed that nobody was notified of."""
+        self._closed_error: MillstreamError | None = None
+        self._first_size = self._batch_size
+        while self._first_size > _FIRST_SIZE_MAX:
+            self._first_size = (self._first_size + 1) // 2
 
     # ---- any thread ----
 
@@ -67,10 +131,8 @@ class RecordAccumulator(BatchFilling):
         if timestamp is None:
             timestamp = self._clock.wall_ms()
         with self._lock:
-            sendable_count = len(self._sendable)
             queue = self._queue_with_room(topic, partition, key, size)
             batch = queue.open
-            should_wake = batch is None or len(self._sendable) > sendable_count
             if batch is None:
                 batch = self._begin_batch(queue, size, reservation)
             assert batch.writer is not None
@@ -89,9 +151,9 @@ class RecordAccumulator(BatchFilling):
                 queue.topic.sticky_bytes += size
             if batch_bytes >= self._batch_size:
                 self._close(queue, batch)
-                should_wake = True
-        if should_wake:
-            self._wake()
+            has_change, self._has_change = self._has_change, False
+        if has_change:
+            self.sink.notify()
         return Delivery(batch, index, timestamp)
 
     def append_rows(
@@ -109,15 +171,20 @@ class RecordAccumulator(BatchFilling):
         `rows` says which rows of the chunk are meant, None all of them; start and stop are places
         in it. ANY_PARTITION is the sticky partition.
         """
-        with self._lock:
-            queue = self._queue_for(topic, partition, None)
-            size_before = 0 if queue.open is None else queue.open.size
-            batch, first, taken = self._append_rows(queue, chunk, rows, start, stop, reservation)
-            if partition < 0:
-                queue.topic.sticky_bytes += batch.size - size_before
-            if start + taken < stop or batch.size >= self._table_batch_size:
-                self._close_table_batch(queue, batch)
-        self._wake()
+        try:
+            with self._lock:
+                queue = self._queue_for(topic, partition, None)
+                size_before = 0 if queue.open is None else queue.open.size
+                batch, first, taken = self._append_rows(
+                    queue, chunk, rows, start, stop, reservation
+                )
+                if partition < 0:
+                    queue.topic.sticky_bytes += batch.size - size_before
+                if start + taken < stop or batch.size >= self._table_batch_size:
+                    self._close(queue, batch)
+                    self.sink.send_here()
+        finally:  # Rows before one that is wrong are in.
+            self.sink.notify()
         return batch, first, taken
 
     def _append_rows(
@@ -163,7 +230,7 @@ class RecordAccumulator(BatchFilling):
 
         Gives the row it stopped at, what came into which batch (the batch, the first's index, how
         many), and the batch that is full. None if it does not know how: then the rows are for
-        `append_rows`, as all of them are for this twin.
+        `append_rows`, as all of them are for this version.
         """
         return None
 
@@ -212,13 +279,15 @@ class RecordAccumulator(BatchFilling):
                     f"a batch of {size} bytes is larger than buffer_memory, {self._pool.total}"
                 )
             reservation = self._pool.enqueue(size)
-        self._wake()  # While somebody waits for memory, nothing lingers.
+            self._set_hurry()
+        self.sink.notify()  # While somebody waits for memory, nothing lingers.
         return reservation
 
     def cancel(self, reservation: Reservation) -> None:
         """Give up a reservation, granted or not."""
         with self._lock:
             granted = self._pool.cancel(reservation)
+            self._set_hurry()
         for each in granted:
             each.wake()
 
@@ -229,38 +298,39 @@ class RecordAccumulator(BatchFilling):
         """
         with self._lock:
             self._flushes += 1
+            self._set_hurry()
             incomplete = list(self._incomplete)
             if sends_here and incomplete:
-                self._send_here()
-        self._wake()
+                self.sink.send_here()
+        self.sink.notify()
         return incomplete
-
-    def _send_here(self) -> None:
-        """With the lock: what is due is sent by who lets go of it, where that is possible."""
 
     def end_flush(self) -> None:
         """One flush less."""
         with self._lock:
             self._flushes -= 1
+            self._set_hurry()
 
     def close(self, error: MillstreamError) -> None:
         """Take no more records: `error` is raised for them. What is here does not linger."""
         with self._lock:
             self._closed_error = self._closed_error or error
+            self._set_hurry()
             for queue in self._open_queues():
                 assert queue.open is not None
                 self._close(queue, queue.open)
             waiting = self._pool.waiting()
         for each in waiting:
             each.wake()
-        self._wake()
+        self.sink.notify()
 
     def disown(self, error: MillstreamError) -> None:
         """In a forked child: whoever held the lock is not here. Only raising is left to do."""
-        self._lock = AccumulatorLock()
+        self.sink.disown()
+        self._lock = self.sink.lock
         self._closed_error = error
         for queue in self._open_queues():
-            queue.open = None
+            queue.close()
 
     @property
     def buffered_bytes(self) -> int:
@@ -277,7 +347,7 @@ class RecordAccumulator(BatchFilling):
     def set_topic(self, name: str, partition_count: int, available: Sequence[int]) -> None:
         """What metadata says of a topic: its partitions, and which of them have a leader."""
         with self._lock:
-            topic = self._topics.get(name) or self._new_topic(name)
+            topic = self._topics.get(name) or TopicQueues(name, self.sink)
             for index in range(len(topic.partitions), partition_count):
                 topic.partitions.append(PartitionQueue(topic, index, self._first_size))
             topic.count = partition_count
@@ -290,55 +360,37 @@ class RecordAccumulator(BatchFilling):
         """Drop a topic that has nothing waiting; False if it has."""
         with self._lock:
             topic = self._topics.get(name)
-            if topic is None or any(queue.batches for queue in topic.partitions):
+            if topic is None or any(len(queue) for queue in topic.partitions):
                 return False
             del self._topics[name]
             return True
 
-    def collect(self, now_ms: int) -> tuple[list[PartitionQueue], int | None]:
-        """The queues that have become sendable, and when the next one will by lingering.
-
-        A queue is told of once for each batch that is full or has lingered, not again and again.
-        """
+    def grant(
+        self, queue: PartitionQueue, route: Route, allowance: int, identity: ProducerIdentity
+    ) -> bool:
+        """Let a partition send; False if its connection is not open any more."""
         with self._lock:
-            found = [each for each in self._sendable if not each.is_express]
-            self._sendable = []
-            hurries = self._hurries()
-            lingering = self._lingering
-            if len(lingering) > 4 * len(self._incomplete) + 64:
-                lingering = self._lingering = deque(
-                    each for each in lingering if not each.is_closed
-                )
-            while lingering:
-                batch = lingering[0]
-                queue = None if batch.is_closed else self._incomplete.get(batch)
-                if queue is not None and not queue.is_express:
-                    due_ms = batch.created_ms + self._linger_ms
-                    if now_ms < due_ms and not hurries:
-                        return found, due_ms
-                    found.append(queue)
-                lingering.popleft()
-            return found, None
+            is_granted = self.sink.grant(queue, route, allowance, identity)
+        if self.sink.is_attached:
+            self.sink.notify()
+        return is_granted
 
-    def take(self, queue: PartitionQueue, size_max: int, now_ms: int) -> ProducerBatch | None:
-        """The oldest batch of a queue, if it is sendable and not larger; it accepts no more."""
+    def revoke(self, queue: PartitionQueue) -> None:
+        """Let a partition send nothing more."""
         with self._lock:
-            if not queue.batches:
-                return None
-            batch = queue.batches[0]
-            if not self._is_sendable(batch, now_ms) or batch.size > size_max:
-                return None
-            if batch is queue.open:
-                queue.open = None
-                queue.expected_size = batch.size
-            queue.take_first()
-            batch.end_of_records()
-            return batch
+            self.sink.revoke(queue)
 
-    def has_sendable(self, queue: PartitionQueue, now_ms: int) -> bool:
-        """Whether `take` would give a batch, were it small enough."""
+    def take(
+        self, connection_id: int, now_ms: int
+    ) -> tuple[list[tuple[PartitionQueue, ProducerBatch]], int | None]:
+        """Batches for one request on a connection, and when the next one of a partition is due."""
         with self._lock:
-            return bool(queue.batches) and self._is_sendable(queue.batches[0], now_ms)
+            return self.sink.take(connection_id, now_ms)
+
+    def put_back(self, state: PartitionState, batch: ProducerBatch) -> None:
+        """Have a batch sent again, in its old place among those that are."""
+        with self._lock:
+            state.queue.put_back(batch, state.place_of(batch))
 
     def recycle(self, batch: ProducerBatch, writer: BatchWriter) -> None:
         """A batch was sealed: keep what its sealed bytes need, and its writer if it is large."""
@@ -353,6 +405,7 @@ class RecordAccumulator(BatchFilling):
             elif batch.reserved > sealed:
                 granted = self._pool.release(batch.reserved - sealed)
                 batch.reserved = sealed
+            self._set_hurry()
         for each in granted:
             each.wake()
 
@@ -372,6 +425,7 @@ class RecordAccumulator(BatchFilling):
                 self._incomplete.pop(batch, None)
                 granted += self._pool.release(batch.reserved)
                 batch.reserved = 0
+            self._set_hurry()
         for batch in batches:
             batch.writer = None
         for each in granted:
@@ -386,11 +440,12 @@ class RecordAccumulator(BatchFilling):
         """Take a certain batch out of its queue, open or not; False if it was taken before."""
         with self._lock:
             queue = self._incomplete.get(batch)
-            if queue is None or batch not in queue.batches:
+            if queue is None:
                 return False
             if queue.open is batch:
-                queue.open = None
-            queue.remove(batch)
+                queue.close()
+            if not queue.remove(batch):
+                return False
             batch.end_of_records()
             return True
 
@@ -398,3 +453,139 @@ class RecordAccumulator(BatchFilling):
         """All batches that are not done, the oldest first."""
         with self._lock:
             return list(self._incomplete)
+
+    # ---- with the lock held ----
+
+    def _set_hurry(self) -> None:
+        """Nothing lingers while somebody flushes, closes, or waits for memory."""
+        self.sink.set_hurry(
+            bool(self._flushes) or self._closed_error is not None or self._pool.has_waiters
+        )
+
+    def _open_queues(self) -> list[PartitionQueue]:
+        return [
+            queue
+            for topic in self._topics.values()
+            for queue in topic.partitions
+            if queue.open is not None
+        ]
+
+    def _queue_for(self, name: str, partition: int, key: ReadableBuffer | None) -> PartitionQueue:
+        if self._closed_error is not None:
+            raise self._closed_error.with_traceback(None)
+        topic = self._topics.get(name)
+        if topic is None or partition >= topic.count:
+            raise TopicNotKnown(name)
+        if partition >= 0:
+            return topic.partitions[partition]
+        if key is not None and not self._ignores_keys:
+            return topic.partitions[partition_for_key(key, topic.count)]
+        if topic.sticky < 0:
+            self._change_sticky(topic)
+        queue = topic.partitions[topic.sticky]
+        # A change in the middle of a batch would leave it unfilled; only a long stay forces one.
+        stayed = topic.sticky_bytes
+        if stayed >= self._batch_size and (queue.open is None or stayed >= 2 * self._batch_size):
+            self._change_sticky(topic)
+            queue = topic.partitions[topic.sticky]
+        return queue
+
+    def _queue_with_room(
+        self, name: str, partition: int, key: ReadableBuffer | None, size: int
+    ) -> PartitionQueue:
+        """The queue for a record, whose open batch has room for it, or which has none."""
+        queue = self._queue_for(name, partition, key)
+        while queue.open is not None and not self._has_room(queue, queue.open, size):
+            # Its batch is closed now, which is when the sticky partition changes.
+            queue = self._queue_for(name, partition, key)
+        return queue
+
+    def _change_sticky(self, topic: TopicQueues) -> None:
+        candidates = topic.available or range(topic.count)
+        sizes: list[int] | None = None
+        if self._is_adaptive:
+            sizes = [len(topic.partitions[index]) for index in candidates]
+        topic.sticky = draw_partition(candidates, sizes, self._random)
+        topic.sticky_bytes = 0
+
+    def _has_room(self, queue: PartitionQueue, batch: ProducerBatch, size: int) -> bool:
+        """Whether the record fits; its memory grows to let it. If not, the batch is closed."""
+        assert batch.writer is not None
+        needed = batch.writer.size + size
+        if needed <= batch.reserved and needed <= self._batch_size:
+            return True
+        if self._grow(batch, needed, self._batch_size):
+            return True
+        self._close(queue, batch)
+        return False
+
+    def _grow(self, batch: ProducerBatch, needed: int, size_max: int) -> bool:
+        """Reserve as the writer allocates: twice as much as before, or what is needed."""
+        if needed > size_max:
+            return False
+        # Halving rounded up on the way here, so doubling may pass the size by a few bytes.
+        reserved = max(2 * batch.reserved, needed)
+        if not self._pool.try_reserve(reserved - batch.reserved):
+            return False
+        batch.reserved = reserved
+        return True
+
+    def _begin_batch(
+        self,
+        queue: PartitionQueue,
+        size: int,
+        reservation: Reservation | None,
+        *,
+        is_table: bool = False,
+    ) -> ProducerBatch:
+        """A new batch with room for `size` bytes, not in its queue yet."""
+        needed = HEADER_SIZE + size
+        writer: BatchWriter | None = None
+        is_reserved = reservation is not None and not reservation.is_cancelled
+        if reservation is not None and is_reserved and reservation.size >= needed:
+            reserved = reservation.size
+            # It is the batch's now; what was granted and is "cancelled" is given back by nobody.
+            reservation.is_cancelled = True
+        else:
+            is_large = is_table or self._batch_size <= 2 * queue.expected_size
+            writer, reserved = self._memory_for(needed, is_large=is_large)
+        if writer is None:
+            writer = BatchWriter(reserved - HEADER_SIZE)
+        return ProducerBatch(
+            queue.topic.name,
+            queue.index,
+            writer,
+            reserved,
+            self._clock.monotonic_ms(),
+            self._completions,
+        )
+
+    def _memory_for(self, needed: int, *, is_large: bool) -> tuple[BatchWriter | None, int]:
+        if is_large and needed <= self._batch_size:
+            spare = self._pool.take_spare()
+            if spare is not None:
+                return spare
+        reserved = max(self._first_size, needed)
+        if not self._pool.try_reserve(reserved):
+            raise MemoryNotFree(reserved)
+        return None, reserved
+
+    def _enqueue(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        queue.add(batch)
+        self._incomplete[batch] = queue
+        self._has_change = True
+
+    def _discard(self, batch: ProducerBatch) -> None:
+        """Nothing came into a new batch: its memory goes to who waits next."""
+        for each in self._pool.release(batch.reserved):
+            each.wake()
+
+    def _close(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        batch.end_of_records()
+        queue.close()
+        queue.expected_size = batch.size
+        if queue.index == queue.topic.sticky:
+            # A batch that closes because the next record does not fit counts its whole capacity as
+            # used: it is time to change.
+            queue.topic.sticky_bytes += max(0, self._batch_size - batch.size)
+        self._has_change = True

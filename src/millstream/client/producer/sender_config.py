@@ -29,6 +29,7 @@ class SenderConfig:
     transactional_id: str | None
     """As the brokers know it."""
     availability_timeout_ms: int
+    linger_ms: int
 
     @classmethod
     def of(cls, config: ProducerConfig) -> SenderConfig:
@@ -46,4 +47,5 @@ class SenderConfig:
             keeps_order=config.max_in_flight_requests_per_connection == 1,
             transactional_id=None if given_id is None else config.names.to_wire(given_id),
             availability_timeout_ms=config.partitioner_availability_timeout_ms,
+            linger_ms=config.linger_ms,
         )

@@ -1,9 +1,9 @@
 """`TransactionManager`: where a transactional producer is in its transaction.
 
 A state machine on the I/O thread. Faces call `initialize`, `begin`, `send_offsets`, `commit` and
-`abort` there and wait for what comes; the Sender asks whether a batch may go, and tells of those
-that were lost. A lost record makes the transaction one that can only be aborted; being shut out by
-a newer producer is the end. Names are those of the wire; it never waits.
+`abort` there and wait for what comes; the Sender asks whether a partition may send, and tells of
+batches that were lost. A lost record makes the transaction one that can only be aborted; being
+shut out by a newer producer is the end. Names are those of the wire; it never waits.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from millstream.client.futures import Waiter
 from millstream.client.producer import transaction_requests as requests
-from millstream.client.producer.lane import NOBODY, ProducerIdentity
+from millstream.client.producer.produce_sink import NOBODY, ProducerIdentity
 from millstream.client.producer.transaction_state import OPEN, TRANSITIONS, Ending, State
 from millstream.client.targets import Coordinator
 from millstream.errors import (
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from millstream.client.groups import ConsumerGroupMetadata, OffsetAndMetadata
-    from millstream.client.producer.lane import Lane
-    from millstream.client.producer.numbering import Numbering
+    from millstream.client.producer.partition_state import PartitionState
     from millstream.client.producer.record_accumulator import RecordAccumulator
     from millstream.client.producer.sender import Sender
+    from millstream.client.producer.sequences import Sequences
     from millstream.client.router import Call, RequestRouter
     from millstream.client.targets import Target
     from millstream.network.network_client import NetworkClient, VersionedRequest
@@ -43,6 +43,10 @@ _PATIENCE_MS: Final = 1 << 40
 """Calls go on until they have an answer: how long callers wait is their own limit."""
 
 
+_SENDING: Final = frozenset({State.IN_TRANSACTION, State.COMMITTING, State.ABORTING})
+"""When batches may be sent."""
+
+
 class TransactionManager:
     """One transactional id's transactions, one after the other."""
 
@@ -50,7 +54,7 @@ class TransactionManager:
         self,
         transactional_id: str,
         timeout_ms: int,
-        numbering: Numbering,
+        sequences: Sequences,
         accumulator: RecordAccumulator,
         sender: Sender,
         router: RequestRouter,
@@ -58,7 +62,7 @@ class TransactionManager:
     ) -> None:
         self._id = transactional_id
         self._timeout_ms = timeout_ms
-        self._numbering = numbering
+        self._sequences = sequences
         self._accumulator = accumulator
         self._sender = sender
         self._router = router
@@ -131,7 +135,7 @@ class TransactionManager:
         def commit(answer: Message | None, at_ms: int) -> None:
             self._is_started = True
             request = requests.commit_offsets(
-                self._id, self._numbering.identity, offsets, group, is_implicit=self.is_implicit
+                self._id, self._sequences.identity, offsets, group, is_implicit=self.is_implicit
             )
             target = Coordinator("group", group.group_id)
             self._offsets_call = self._call(request, self._on_offsets, at_ms, target)
@@ -139,7 +143,7 @@ class TransactionManager:
         if self.is_implicit:
             commit(None, now_ms)
         else:
-            add = requests.add_offsets(self._id, self._numbering.identity, group.group_id)
+            add = requests.add_offsets(self._id, self._sequences.identity, group.group_id)
             self._offsets_call = self._call(add, commit, now_ms)
         return waiter
 
@@ -151,19 +155,20 @@ class TransactionManager:
 
     # ---- what the Sender calls ----
 
-    def may_send(self, lane: Lane) -> bool:
+    def may_send(self, state: PartitionState) -> bool:
         """Whether batches of a partition may go: only inside of a transaction it is part of."""
-        if self.state not in (State.IN_TRANSACTION, State.COMMITTING, State.ABORTING):
+        if self.state not in _SENDING:
             return False
-        place = (lane.wire_topic, lane.partition)
-        if self.is_implicit:
-            self._is_started = True
-            return True
-        if place in self._added:
+        place = (state.wire_topic, state.partition)
+        if self.is_implicit or place in self._added:
             return True
         if place not in self._adding:
             self._to_add[place] = None
         return False
+
+    def on_sent(self) -> None:
+        """A batch was sent: where partitions are added by themselves, the transaction has begun."""
+        self._is_started = True
 
     def on_batch_failed(self, error: MillstreamError) -> None:
         """A batch was lost: so is the transaction."""
@@ -173,8 +178,8 @@ class TransactionManager:
 
     def poll(self, now_ms: int) -> int | None:
         """Do what is due; when to be called again at the latest."""
-        self._numbering.resolve()
-        if self._numbering.lost_numbers is not None:
+        self._sequences.resolve()
+        if self._sequences.lost_numbers is not None:
             # The batch that was lost has made it one to be aborted already.
             self._needs_new_epoch = True
         if self._to_add and not self._adding and self.state in OPEN:
@@ -195,7 +200,7 @@ class TransactionManager:
 
     def _on_identity(self, answer: Message, now_ms: int) -> None:
         assert isinstance(answer, InitProducerIdResponse)
-        self._numbering.become(ProducerIdentity(answer.producer_id, answer.producer_epoch))
+        self._sender.become(ProducerIdentity(answer.producer_id, answer.producer_epoch))
         self._is_implicit_now()
         self._finish()
 
@@ -217,7 +222,7 @@ class TransactionManager:
             self._added.update(self._adding)
             self._adding = {}
 
-        request = requests.add_partitions(self._id, self._numbering.identity, self._adding)
+        request = requests.add_partitions(self._id, self._sequences.identity, self._adding)
         self._call(request, on_added, now_ms)
 
     def _on_offsets(self, answer: Message, now_ms: int) -> None:
@@ -243,7 +248,7 @@ class TransactionManager:
         self._accumulator.begin_flush()
 
     def _drop_unsent(self) -> None:
-        self._sender.settlement.fail_all(
+        self._sender.completion.fail_all(
             TransactionAborted("the transaction was aborted before the record was sent"),
             unsent_only=True,
         )
@@ -255,7 +260,7 @@ class TransactionManager:
         self._is_ending = True
         request = requests.end_transaction(
             self._id,
-            self._numbering.identity,
+            self._sequences.identity,
             commits=self.state is State.COMMITTING,
             is_implicit=self.is_implicit,
         )
@@ -264,7 +269,7 @@ class TransactionManager:
     def _on_ended(self, answer: Message | None, now_ms: int) -> None:
         self._is_ending = False
         if isinstance(answer, EndTxnResponse) and answer.producer_id >= 0:
-            self._numbering.become(ProducerIdentity(answer.producer_id, answer.producer_epoch))
+            self._sender.become(ProducerIdentity(answer.producer_id, answer.producer_epoch))
             self._needs_new_epoch = False
         if self._needs_new_epoch and not self.is_implicit:
             self._raise_epoch(now_ms)
@@ -283,7 +288,7 @@ class TransactionManager:
                 )
             )
             return
-        self._begin_initializing("abort_transaction", self._numbering.identity, now_ms)
+        self._begin_initializing("abort_transaction", self._sequences.identity, now_ms)
 
     def _finish(self) -> None:
         """Ready for the next transaction."""
@@ -348,6 +353,8 @@ class TransactionManager:
     def _move_to(self, state: State) -> None:
         assert state in TRANSITIONS[self.state], f"{self.state} to {state}"
         self.state = state
+        if state not in _SENDING:
+            self._sender.revoke_all()
 
     def _call(
         self,

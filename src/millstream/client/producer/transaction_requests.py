@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from millstream.client.groups import ConsumerGroupMetadata, OffsetAndMetadata
-    from millstream.client.producer.lane import ProducerIdentity
+    from millstream.client.producer.produce_sink import ProducerIdentity
     from millstream.errors import ApiError, MillstreamError
     from millstream.protocol.message import Message
     from millstream.types import TopicPartition

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import threading
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,6 +18,7 @@ from millstream.errors import (
     OperationTimeout,
     SerializationFailed,
 )
+from millstream.network.selector_factory import open_client_selector
 from millstream.records import partition_for_key
 from tests.integration.client.producer.reading import read_all
 
@@ -330,11 +330,18 @@ def test_a_producer_that_nobody_keeps_gives_a_handle_that_ends(
 @pytest.mark.parametrize(
     "wrong", [{"value_serializer": "nonsense"}, {"partitioner": "nonsense"}], ids=str
 )
-def test_settings_that_are_refused_leave_no_thread_and_no_descriptor(wrong: Any) -> None:
-    threads, descriptors = threading.active_count(), len(list(Path("/proc/self/fd").iterdir()))
+def test_settings_that_are_refused_leave_no_thread_and_no_descriptor(
+    wrong: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[Any] = []
+
+    def open_selector() -> Any:
+        opened.append(open_client_selector())
+        return opened[-1]
+
+    monkeypatch.setattr("millstream.client.producer.core.open_client_selector", open_selector)
 
     with pytest.raises(InvalidArgument):
         Producer("localhost:1", **wrong)
 
-    assert threading.active_count() == threads
-    assert len(list(Path("/proc/self/fd").iterdir())) == descriptors
+    assert opened == []

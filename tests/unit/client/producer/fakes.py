@@ -6,6 +6,12 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from millstream.client.producer.completions import Completions
+from millstream.client.producer.produce_sink import (
+    NOBODY,
+    UNLIMITED,
+    ProducerIdentity,
+    Route,
+)
 from millstream.client.producer.producer_batch import ProducerBatch
 from millstream.client.producer.record_accumulator import RecordAccumulator
 from millstream.clock import ManualClock
@@ -15,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 TOPIC = "topic"
+ROUTE = Route(connection_id=1, version=13, attributes=0, topic=0, head=b"")
 
 
 class InlineDispatcher:
@@ -54,15 +61,25 @@ class Bench:
         """Append one record."""
         return self.accumulator.append(TOPIC, partition, given.pop("key", None), value, **given)
 
-    def take(self, size_max: int = 1 << 30) -> list[ProducerBatch]:
+    def take(self) -> list[ProducerBatch]:
         """Everything that is due now, oldest first within a partition."""
-        now_ms = self.clock.monotonic_ms()
-        queues, _ = self.accumulator.collect(now_ms)
-        taken = []
-        for queue in dict.fromkeys(queues):
-            while (batch := self.accumulator.take(queue, size_max, now_ms)) is not None:
-                taken.append(batch)
-        return taken
+        return take_all(self.accumulator, self.clock.monotonic_ms())
+
+
+def grant_all(accumulator: RecordAccumulator, identity: ProducerIdentity = NOBODY) -> None:
+    """Let every partition send as much as it has."""
+    for topic in accumulator._topics.values():
+        for queue in topic.partitions:
+            assert accumulator.grant(queue, ROUTE, UNLIMITED, identity)
+
+
+def take_all(accumulator: RecordAccumulator, now_ms: int) -> list[ProducerBatch]:
+    """Everything that is due, as the Sender takes it, oldest first within a partition."""
+    grant_all(accumulator)
+    found: list[ProducerBatch] = []
+    while (taken := accumulator.take(ROUTE.connection_id, now_ms)[0]) != []:
+        found += [batch for _, batch in taken]
+    return sorted(found, key=lambda batch: batch.partition)
 
 
 def make_batch(count: int = 3, completions: Completions | None = None) -> ProducerBatch:

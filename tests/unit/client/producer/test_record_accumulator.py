@@ -5,11 +5,18 @@ from __future__ import annotations
 import pytest
 
 from millstream.client.producer.partition_queues import MemoryNotFree, TopicNotKnown
+from millstream.client.producer.partition_state import PartitionState
+from millstream.client.producer.produce_sink import (
+    NOBODY,
+    SEQUENCES,
+    UNLIMITED,
+    ProducerIdentity,
+)
 from millstream.errors import ClientClosed, ForkedClient, InvalidArgument, MessageTooLarge
 from millstream.records import RecordBatch, partition_for_key
 from millstream.records.compression import Compression
 from millstream.records.layout import HEADER_SIZE
-from tests.unit.client.producer.fakes import TOPIC, Bench
+from tests.unit.client.producer.fakes import ROUTE, TOPIC, Bench, grant_all
 
 
 def values(batch: object) -> list[bytes | None]:
@@ -26,15 +33,15 @@ def send_forever(bench: Bench) -> None:
 
 
 class TestWhenABatchIsSendable:
-    """`collect` and `take`."""
+    """`grant` and `take`."""
 
     def test_it_lingers_and_is_sent_then(self) -> None:
         bench = Bench(linger_ms=5)
         bench.send(b"a")
         bench.send(b"b")
 
-        assert bench.accumulator.collect(0) == ([], 5)
         assert bench.take() == []
+        assert bench.accumulator.take(ROUTE.connection_id, 0) == ([], 5)
         bench.clock.advance(5)
         (batch,) = bench.take()
 
@@ -85,14 +92,79 @@ class TestWhenABatchIsSendable:
             bench.send(b"b")
 
     def test_one_that_is_larger_than_what_is_left_of_a_request_waits(self) -> None:
-        bench = Bench(linger_ms=0)
-        bench.send(b"x" * 500)
+        bench = Bench(linger_ms=0, partitions=3, request_size_max=1000)
+        for partition, size in enumerate((400, 800, 1200)):
+            bench.send(b"x" * size, partition)
+        grant_all(bench.accumulator)
 
-        assert bench.take(size_max=100) == []
-        bench.send(b"y")
+        requests = []
+        while (taken := bench.accumulator.take(ROUTE.connection_id, 0)[0]) != []:
+            requests.append([queue.index for queue, _ in taken])
+
+        assert sorted(requests) == [[0], [1], [2]], "the largest goes too, alone"
+
+    def test_partitions_send_no_more_than_they_are_granted(self) -> None:
+        bench = Bench(linger_ms=0, batch_size=100, partitions=2)
+        for _ in range(3):
+            bench.send(b"x" * 100, partition=0)
+            bench.send(b"x" * 100, partition=1)
+        first, second = bench.accumulator._topics[TOPIC].partitions
+        bench.accumulator.grant(first, ROUTE, 1, NOBODY)
+        bench.accumulator.grant(second, ROUTE._replace(connection_id=2), UNLIMITED, NOBODY)
+
+        taken, _ = bench.accumulator.take(ROUTE.connection_id, 0)
+        assert [queue for queue, _ in taken] == [first]
+        assert bench.accumulator.take(ROUTE.connection_id, 0) == ([], None)
+        assert (first.is_granted, len(first), len(second)) == (False, 2, 3)
+        bench.accumulator.revoke(second)
+        assert bench.accumulator.take(2, 0) == ([], None)
+
+    def test_the_sender_hears_of_queues_that_are_not_granted(self) -> None:
+        bench = Bench(partitions=2)
+        bench.send(partition=1)
+        _, queue = bench.accumulator._topics[TOPIC].partitions
+
+        assert bench.accumulator.sink.take_ungranted() == [queue]
+        grant_all(bench.accumulator)
+        bench.send(b"x" * 990, partition=1)
+
+        assert bench.accumulator.sink.take_ungranted() == []
+
+    def test_batches_are_numbered_as_they_are_taken(self) -> None:
+        bench = Bench(linger_ms=0, batch_size=100)
         (queue,) = bench.accumulator._topics[TOPIC].partitions
-        assert bench.accumulator.has_sendable(queue, 0)
-        assert len([bench.accumulator.take(queue, 1000, 0)]) == 1
+        queue.next_sequence = SEQUENCES - 1
+        grant_all(bench.accumulator, ProducerIdentity(7, 3))
+        for _ in range(3):
+            bench.send(b"x" * 100)
+        taken = []
+        while (more := bench.accumulator.take(ROUTE.connection_id, 0)[0]) != []:
+            taken += [batch for _, batch in more]
+
+        assert [each.base_sequence for each in taken] == [SEQUENCES - 1, 0, 1]
+        assert {(each.producer_id, each.producer_epoch) for each in taken} == {(7, 3)}
+        assert queue.next_sequence == 2
+
+    def test_what_is_sent_again_goes_first_with_its_number_and_after_its_backoff(self) -> None:
+        bench = Bench(linger_ms=0, batch_size=100)
+        for _ in range(3):
+            bench.send(b"x" * 100)
+        (queue,) = bench.accumulator._topics[TOPIC].partitions
+        state = queue.state = PartitionState(queue, TOPIC)
+        bench.accumulator.grant(queue, ROUTE, 2, ProducerIdentity(7, 3))
+        sent = [bench.accumulator.take(ROUTE.connection_id, 0)[0][0][1] for _ in range(2)]
+        state.numbered += sent
+        for batch in reversed(sent):
+            batch.retry_at_ms = 50
+            bench.accumulator.put_back(state, batch)
+        assert queue.repeats() == sent
+
+        bench.accumulator.grant(queue, ROUTE, UNLIMITED, ProducerIdentity(7, 3))
+        assert bench.accumulator.take(ROUTE.connection_id, 49) == ([], 50)
+        again = [bench.accumulator.take(ROUTE.connection_id, 50)[0][0][1] for _ in range(3)]
+
+        assert again[:2] == sent
+        assert [each.base_sequence for each in again] == [0, 1, 2]
 
     def test_the_sender_is_woken_for_new_and_full_batches_only(self) -> None:
         bench = Bench(batch_size=300)
@@ -104,17 +176,6 @@ class TestWhenABatchIsSendable:
         bench.send(b"c" * 250)
 
         assert bench.wakes == 2
-
-    def test_closed_batches_do_not_pile_up_behind_one_that_lingers(self) -> None:
-        bench = Bench(partitions=2, batch_size=100, linger_ms=10_000)
-        bench.send(b"slow", partition=1)
-
-        for _ in range(500):
-            bench.send(b"x" * 100)
-            for batch in bench.take():
-                bench.accumulator.finish(batch)
-
-        assert len(bench.accumulator._lingering) < 200
 
 
 class TestWhereARecordGoes:
@@ -256,7 +317,7 @@ class TestMemory:
         bench = Bench(batch_size=1000, buffer_memory=5000)
         for _ in range(3):
             bench.send(b"x" * 300)
-        (batch,) = bench.take() or bench.accumulator.begin_flush()
+        (batch,) = bench.take()
         writer = batch.seal(Compression.GZIP, None, is_transactional=False)
         assert writer is not None
 

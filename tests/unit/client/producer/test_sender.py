@@ -263,7 +263,7 @@ def test_a_leader_that_died_while_nothing_was_sent_is_left_for_the_next() -> Non
 def test_a_fault_at_the_end_leaves_no_record_waiting() -> None:
     desk = Desk()
     deliveries = [desk.append() for _ in range(2)]
-    desk.core.sender.settlement.fail_all = None  # type: ignore[method-assign, assignment]
+    desk.core.sender.completion.fail_all = None  # type: ignore[method-assign, assignment]
     desk.core.runtime.close()
 
     assert [type(each.exception(0)) for each in deliveries] == [ClientClosed] * 2

@@ -1,7 +1,7 @@
 """What becomes of a batch after a broker's word, or without one: done, again, in parts, or lost.
 
-The Sender hands each outcome to `Settlement`, which ends the batch exactly once, gives its memory
-back, keeps the numbering right and tells the transaction. Only the I/O thread calls it.
+The Sender hands each outcome to `BatchCompletion`, which ends the batch exactly once, gives its
+memory back, keeps the sequences right and tells the transaction. Only the I/O thread calls it.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from random import Random
 
-    from millstream.client.producer.lane import Lane
-    from millstream.client.producer.numbering import Numbering
+    from millstream.client.producer.partition_state import PartitionState
     from millstream.client.producer.produce_exchange import Outcome
     from millstream.client.producer.producer_batch import ProducerBatch
     from millstream.client.producer.record_accumulator import RecordAccumulator
     from millstream.client.producer.sender_config import SenderConfig
+    from millstream.client.producer.sequences import Sequences
 
 
 class TransactionView(Protocol):
@@ -41,39 +41,39 @@ class TransactionView(Protocol):
         ...
 
 
-class Settlement:
-    """Ends batches, or has them sent again through `send_again`."""
+class BatchCompletion:
+    """Ends batches, or puts them back into their queues and says so with `send_again`."""
 
     def __init__(
         self,
         accumulator: RecordAccumulator,
         config: SenderConfig,
         random: Random,
-        numbering: Numbering | None,
-        send_again: Callable[[Lane], None],
+        sequences: Sequences | None,
+        send_again: Callable[[PartitionState], None],
     ) -> None:
         self._accumulator = accumulator
         self._config = config
         self._random = random
-        self._numbering = numbering
+        self._sequences = sequences
         self._send_again = send_again
         self.transaction: TransactionView | None = None
 
     def acknowledge(
-        self, lane: Lane, batch: ProducerBatch, base_offset: int, log_append_time: int
+        self, state: PartitionState, batch: ProducerBatch, base_offset: int, log_append_time: int
     ) -> None:
         """A broker has a batch, and has said where."""
-        self.acknowledge_all([Produced(lane, batch, base_offset, log_append_time)])
+        self.acknowledge_all([Produced(state, batch, base_offset, log_append_time)])
 
     def acknowledge_all(self, produced: Sequence[Produced]) -> None:
         """Brokers have batches, and have said where: the memory of all is free at once."""
         ended: list[ProducerBatch] = []
-        for lane, batch, base_offset, log_append_time in produced:
-            lane.sent_count -= 1
+        for state, batch, base_offset, log_append_time in produced:
+            state.in_flight_count -= 1
             batch.is_sent = False
-            if self._numbering is not None:
+            if self._sequences is not None:
                 # If it timed out meanwhile, its number tells whether those behind it can follow.
-                self._numbering.on_acked(lane, batch, base_offset)
+                self._sequences.on_acked(state, batch, base_offset)
             if not batch.is_done:
                 batch.end_well(base_offset, log_append_time)
                 ended.append(batch)
@@ -84,31 +84,33 @@ class Settlement:
         for batch in ended:
             batch.tell()
 
-    def settle(self, lane: Lane, batch: ProducerBatch, outcome: Outcome, now_ms: int) -> None:
-        """A broker has answered, or cannot be reached: `outcome` says what of it."""
+    def complete(
+        self, state: PartitionState, batch: ProducerBatch, outcome: Outcome, now_ms: int
+    ) -> None:
+        """A broker has answered, or cannot be reached: `outcome` tells."""
         error = outcome.error
         if error is None:
-            self.acknowledge(lane, batch, outcome.base_offset, outcome.log_append_time)
+            self.acknowledge(state, batch, outcome.base_offset, outcome.log_append_time)
             return
         if isinstance(error, DuplicateSequenceNumber) and not batch.is_done:
             # The broker knows a duplicate's offset no more.
-            self.acknowledge(lane, batch, -1, outcome.log_append_time)
+            self.acknowledge(state, batch, -1, outcome.log_append_time)
             return
-        lane.sent_count -= 1
+        state.in_flight_count -= 1
         batch.is_sent = False
         if batch.is_done:
             return
         if isinstance(error, MessageTooLarge | RecordListTooLarge) and batch.record_count > 1:
-            self._split(lane, batch)
-        elif self._may_retry(lane, batch, outcome, now_ms):
-            self._retry(lane, batch, error, now_ms)
+            self._split(state, batch)
+        elif self._may_retry(state, batch, outcome, now_ms):
+            self._retry(state, batch, error, now_ms)
         else:
             is_refused = isinstance(error, ApiError) and batch.attempts <= self._config.retries
-            self.fail(lane, batch, error, outcome.record_errors or None, is_refused=is_refused)
+            self.fail(state, batch, error, outcome.record_errors or None, is_refused=is_refused)
 
     def fail(
         self,
-        lane: Lane | None,
+        state: PartitionState | None,
         batch: ProducerBatch,
         error: MillstreamError,
         record_errors: object = None,
@@ -116,11 +118,8 @@ class Settlement:
         is_refused: bool = False,
     ) -> None:
         """Give a batch up. `is_refused`: a broker said that it does not have it."""
-        if lane is not None:
-            if batch in lane.retries:
-                lane.retries.remove(batch)
-            if self._numbering is not None:
-                self._numbering.on_failed(lane, batch, is_refused=is_refused)
+        if state is not None and self._sequences is not None:
+            self._sequences.on_failed(state, batch, is_refused=is_refused)
         batch.fail(error, record_errors)  # type: ignore[arg-type]  # As an Outcome has them.
         self._accumulator.finish(batch)
         if self.transaction is not None:
@@ -133,49 +132,51 @@ class Settlement:
             if now_ms < batch.created_ms + limit_ms:
                 return batch.created_ms + limit_ms
             self._accumulator.remove(batch)
-            self.fail(batch.lane, batch, self._timeout_of(batch, limit_ms))
+            self.fail(batch.state, batch, self._timeout_of(batch, limit_ms))
         return None
 
     def fail_all(self, error: MillstreamError, *, unsent_only: bool = False) -> None:
         """Give up every batch, or those that are neither on their way nor numbered."""
         for batch in self._accumulator.incomplete():
+            if unsent_only and (batch.is_sent or batch.is_repeat):
+                continue
             was_waiting = self._accumulator.remove(batch)
             # The end of one may end others: a transaction gives up what it has not sent.
             if not batch.is_done and (was_waiting or not unsent_only):
-                self.fail(batch.lane, batch, error)
+                self.fail(batch.state, batch, error)
 
-    def _split(self, lane: Lane, batch: ProducerBatch) -> None:
+    def _split(self, state: PartitionState, batch: ProducerBatch) -> None:
         parts = batch.split()
-        if self._numbering is not None:
-            self._numbering.split(lane, batch, parts)
+        if self._sequences is not None:
+            self._sequences.split(state, batch, parts)
         self._accumulator.replace(batch, parts)
         for part in parts:
-            part.lane = lane
-        if self._numbering is not None:
-            for part in parts:
-                lane.put_back(part)
-        else:
-            lane.retries[:0] = parts
-        self._send_again(lane)
+            part.state = state
+            self._accumulator.put_back(state, part)
+        self._send_again(state)
 
-    def _may_retry(self, lane: Lane, batch: ProducerBatch, outcome: Outcome, now_ms: int) -> bool:
+    def _may_retry(
+        self, state: PartitionState, batch: ProducerBatch, outcome: Outcome, now_ms: int
+    ) -> bool:
         error = outcome.error
         assert error is not None
         if batch.attempts > self._config.retries or isinstance(error, ClientClosed):
             return False
         if now_ms >= batch.created_ms + self._config.delivery_timeout_ms:
             return False
-        if self._numbering is None:
+        if self._sequences is None:
             return is_retriable(error)
-        return self._numbering.can_retry(lane, batch, error, outcome.log_start_offset)
+        return self._sequences.can_retry(state, batch, error, outcome.log_start_offset)
 
-    def _retry(self, lane: Lane, batch: ProducerBatch, error: MillstreamError, now_ms: int) -> None:
+    def _retry(
+        self, state: PartitionState, batch: ProducerBatch, error: MillstreamError, now_ms: int
+    ) -> None:
         batch.retry_at_ms = now_ms + self._config.backoff.after(batch.attempts, self._random)
         if isinstance(error, BrokerUnreachable) and not error.was_sent:
             batch.attempts -= 1  # Nothing was tried: the connection's own backoff is enough.
             batch.retry_at_ms = now_ms
-        lane.put_back(batch)
-        self._send_again(lane)
+        self._accumulator.put_back(state, batch)
+        self._send_again(state)
 
     def _timeout_of(self, batch: ProducerBatch, limit_ms: int) -> DeliveryTimeout:
         state = (

@@ -6,8 +6,14 @@ import socket
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from millstream.client.producer.compiled_accumulator import make_accumulator
 from millstream.client.producer.completions import Completions
-from millstream.client.producer.native_accumulator import make_accumulator
+from millstream.client.producer.produce_sink import (
+    NOBODY,
+    UNLIMITED,
+    ProducerIdentity,
+    Route,
+)
 from millstream.clock import SystemClock
 from millstream.network.client_selector import Connected, Dispatched
 from millstream.network.native_selector import NativeSelector
@@ -27,7 +33,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from millstream.client.producer.native_accumulator import NativeAccumulator
+    from millstream.client.producer.compiled_accumulator import CompiledAccumulator
 
 TOPIC = "topic"
 TOPIC_ID = Uuid(b"0123456789abcdef")
@@ -42,7 +48,7 @@ class InlineDispatcher:
         function(*arguments)
 
 
-def native_accumulator(**settings: Any) -> NativeAccumulator:
+def compiled_accumulator(**settings: Any) -> CompiledAccumulator:
     """With a topic of four partitions."""
     given: dict[str, Any] = {
         "batch_size": 4000,
@@ -74,19 +80,21 @@ def head_of(version: int) -> bytes:
     return b"".join(framed)[SIZE_BYTES:]
 
 
-class LaneBench:
+class SinkBench:
     """Both ends of the way of a batch. A context manager."""
 
-    def __init__(self, *, max_in_flight: int = 5, **settings: Any) -> None:
+    def __init__(
+        self, *, max_in_flight: int = 5, expects_answers: bool = True, **settings: Any
+    ) -> None:
         self.selector = NativeSelector()
-        self.accumulator = native_accumulator(**settings)
+        self.accumulator = compiled_accumulator(**settings)
         self._server = socket.create_server(("127.0.0.1", 0))
         self.selector.connect(CONNECTION, *self._server.getsockname())
         assert self.selector.poll(WAIT_MS) == [Connected(CONNECTION)]
         self.peer, _ = self._server.accept()
         self.peer.settimeout(WAIT_MS / 1000)
-        assert self.accumulator.attach(
-            self.selector, request_size_max=100_000, max_in_flight=max_in_flight
+        assert self.accumulator.sink.attach(
+            self.selector, max_in_flight=max_in_flight, expects_answers=expects_answers
         )
 
     def __enter__(self) -> Self:
@@ -105,17 +113,21 @@ class LaneBench:
     def queue(self, partition: int) -> Any:
         return self.accumulator._topics[TOPIC].partitions[partition]
 
-    def open(self, partition: int = 0, version: int = 13, sequence: int = 0) -> bool:
-        return self.accumulator.open_lane(
-            self.queue(partition),
-            CONNECTION,
-            version,
-            version,
-            head_of(version),
-            producer_id=77,
-            producer_epoch=3,
-            sequence=sequence,
-        )
+    def grant(
+        self,
+        partition: int = 0,
+        version: int = 13,
+        sequence: int = 0,
+        allowance: int = UNLIMITED,
+        attributes: int = 0,
+    ) -> bool:
+        """Let a partition send, as producer 77 in epoch 3; without numbers for sequence -1."""
+        queue = self.queue(partition)
+        self.accumulator.revoke(queue)
+        queue.next_sequence = max(0, sequence)
+        route = Route(CONNECTION, version, attributes, version, head_of(version))
+        identity = NOBODY if sequence < 0 else ProducerIdentity(77, 3)
+        return self.accumulator.grant(queue, route, allowance, identity)
 
     def send(self, value: bytes, partition: int = 0) -> Any:
         return self.accumulator.append(TOPIC, partition, None, value, timestamp=1000)
@@ -127,12 +139,11 @@ class LaneBench:
         return header.correlation_id, request
 
     def taken(self) -> list[tuple[int, int, list[Any]]]:
-        """What was taken for requests so far: their correlation ids, versions and batches."""
-        self.accumulator.note_dispatched()
-        return self.accumulator.take_dispatched()
+        """What was sent so far: correlation ids, versions, and the queues and batches."""
+        return self.accumulator.sink.take_sent()
 
     def dispatched(self) -> Dispatched:
-        """The next event, which must be one of a lane."""
+        """The next event, which must be one of a request."""
         [event] = self.selector.poll(WAIT_MS)
         assert isinstance(event, Dispatched)
         return event

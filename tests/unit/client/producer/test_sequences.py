@@ -6,9 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from millstream.client.producer.lane import NOBODY, Lane, ProducerIdentity
-from millstream.client.producer.numbering import EPOCH_MAX, SEQUENCES, Numbering
-from millstream.client.producer.partition_queues import PartitionQueue, TopicQueues
+from millstream.client.producer.kernel import PartitionQueue, TopicQueues
+from millstream.client.producer.partition_state import PartitionState
+from millstream.client.producer.produce_sink import (
+    NOBODY,
+    SEQUENCES,
+    UNLIMITED,
+    ProducerIdentity,
+)
+from millstream.client.producer.sequences import EPOCH_MAX, Sequences
 from millstream.errors import (
     MessageTooLarge,
     NotLeaderOrFollower,
@@ -25,30 +31,50 @@ OUT_OF_ORDER = OutOfOrderSequenceNumber()
 UNKNOWN = UnknownProducerId()
 
 
+def new_state(index: int = 0) -> PartitionState:
+    """A partition of which nothing was sent."""
+    return PartitionState(PartitionQueue(TopicQueues(TOPIC), index, 100), TOPIC)
+
+
 class Numbers:
-    """A lane whose first batch was acknowledged, and its numbering."""
+    """A partition whose first batch was acknowledged, and the sequences."""
 
     def __init__(self, *, is_transactional: bool = False) -> None:
-        self.numbering = Numbering(is_transactional=is_transactional)
-        self.numbering.become(ME)
-        self.lane = Lane(PartitionQueue(TopicQueues(TOPIC), 0, 100), TOPIC)
+        self.sequences = Sequences(is_transactional=is_transactional)
+        self.sequences.become(ME)
+        self.state = new_state()
         self.ack(self.send(), 0)
 
     def send(self, count: int = 10) -> ProducerBatch:
         """Number a batch and send it."""
+        assert self.may_begin()
+        return self.number(self.state, count)
+
+    def number(self, state: PartitionState, count: int = 10) -> ProducerBatch:
+        """Number a batch as the sink does, and send it."""
         batch = make_batch(count)
-        assert self.numbering.may_begin(self.lane)
-        self.numbering.assign(self.lane, batch)
+        batch.number(*self.sequences.begin(state), state.queue.next_sequence)
+        state.queue.next_sequence = (state.queue.next_sequence + count) % SEQUENCES
+        self.sequences.on_sent(state, batch)
         batch.attempts = 1
         return batch
 
+    def may_begin(self, state: PartitionState | None = None) -> bool:
+        """Whether a new batch may be sent."""
+        return self.sequences.allowance(state or self.state) > 0
+
+    def raise_epoch(self) -> bool:
+        """Go on in the next epoch; False if there is none."""
+        self.sequences.become(self.sequences.next_identity())
+        return self.sequences.has_identity
+
     def ack(self, batch: ProducerBatch, offset: int = -1) -> None:
         """The broker has it."""
-        self.numbering.on_acked(self.lane, batch, offset)
+        self.sequences.on_acked(self.state, batch, offset)
 
     def retry(self, batch: ProducerBatch, error: Any, log_start: int = -1) -> bool:
         """Whether a refused batch goes again."""
-        return self.numbering.can_retry(self.lane, batch, error, log_start)
+        return self.sequences.can_retry(self.state, batch, error, log_start)
 
 
 def test_numbers_count_records_and_nobody_has_none() -> None:
@@ -57,46 +83,51 @@ def test_numbers_count_records_and_nobody_has_none() -> None:
 
     assert (first.base_sequence, second.base_sequence) == (10, 13)
     assert (first.producer_id, first.producer_epoch) == ME
-    assert numbers.lane.next_sequence == 17
-    numbers.numbering.become(NOBODY)
-    assert not numbers.numbering.may_begin(numbers.lane)
+    assert numbers.state.queue.next_sequence == 17
+    numbers.sequences.become(NOBODY)
+    assert not numbers.may_begin()
 
 
 def test_the_first_batch_of_a_partition_goes_alone() -> None:
-    numbering = Numbering(is_transactional=False)
-    numbering.become(ME)
-    lane = Lane(PartitionQueue(TopicQueues(TOPIC), 0, 100), TOPIC)
-    first = make_batch()
-    numbering.assign(lane, first)
+    numbers = Numbers()
+    state = new_state(1)
+    assert numbers.sequences.allowance(state) == 1
+    first = numbers.number(state)
 
-    assert not numbering.may_begin(lane)
-    numbering.on_acked(lane, first, 0)
-    assert numbering.may_begin(lane)
+    assert numbers.sequences.allowance(state) == 0
+    numbers.sequences.on_acked(state, first, 0)
+    assert numbers.sequences.allowance(state) == UNLIMITED
 
 
 def test_numbers_begin_again_after_the_last() -> None:
     numbers = Numbers()
-    numbers.lane.next_sequence = SEQUENCES - 5
-    numbers.lane.last_acked_sequence = SEQUENCES - 6
+    numbers.state.queue.next_sequence = SEQUENCES - 5
+    numbers.state.last_acked_sequence = SEQUENCES - 6
 
     batch, after = numbers.send(10), numbers.send(1)
     numbers.ack(batch)
 
     assert after.base_sequence == 5
-    assert numbers.lane.last_acked_sequence == 4
+    assert numbers.state.last_acked_sequence == 4
     assert numbers.retry(after, OUT_OF_ORDER)
-    assert numbers.numbering.wants_new_epoch, "it was the next, so its number is lost"
+    assert numbers.sequences.wants_new_epoch, "it was the next, so its number is lost"
 
 
 def test_repetitions_go_one_at_a_time_in_their_order() -> None:
     numbers = Numbers()
     first, second = numbers.send(), numbers.send()
+    queue = numbers.state.queue
 
-    assert not numbers.numbering.may_repeat(numbers.lane, second)
-    assert numbers.numbering.may_repeat(numbers.lane, first)
+    queue.put_back(second, 0)
+    assert numbers.sequences.allowance(numbers.state) == 0
+    queue.put_back(first, numbers.state.place_of(first))
+    assert numbers.sequences.allowance(numbers.state) == 1
+    queue.remove(first)
     numbers.ack(first)
-    assert numbers.numbering.may_repeat(numbers.lane, second)
-    assert numbers.numbering.may_repeat(numbers.lane, make_batch())
+    assert numbers.sequences.allowance(numbers.state) == 1
+    queue.remove(second)
+    numbers.ack(second)
+    assert numbers.sequences.allowance(numbers.state) == UNLIMITED
 
 
 def test_a_gap_because_of_one_before_is_only_tried_again() -> None:
@@ -105,7 +136,7 @@ def test_a_gap_because_of_one_before_is_only_tried_again() -> None:
     second = numbers.send()
 
     assert numbers.retry(second, OUT_OF_ORDER)
-    assert not numbers.numbering.wants_new_epoch
+    assert not numbers.sequences.wants_new_epoch
 
 
 def test_ordinary_errors_are_retried_if_they_may_go_away() -> None:
@@ -118,33 +149,32 @@ def test_ordinary_errors_are_retried_if_they_may_go_away() -> None:
 
 def test_lost_numbers_begin_a_new_epoch_in_that_partition_only() -> None:
     numbers = Numbers()
-    other = Lane(PartitionQueue(TopicQueues(TOPIC), 1, 100), TOPIC)
-    elsewhere = make_batch()
-    numbers.numbering.assign(other, elsewhere)
+    other = new_state(1)
+    elsewhere = numbers.number(other)
     first, second = numbers.send(3), numbers.send(4)
     assert numbers.retry(first, OUT_OF_ORDER)
 
-    assert numbers.numbering.raise_epoch()
+    assert numbers.raise_epoch()
 
     assert (first.producer_epoch, first.base_sequence) == (1, 0)
     assert (second.producer_epoch, second.base_sequence) == (1, 3)
     assert first.is_renumbered
-    assert numbers.lane.last_acked_sequence == -1
+    assert numbers.state.last_acked_sequence == -1
     assert (elsewhere.producer_epoch, elsewhere.base_sequence) == (0, 0)
-    assert not numbers.numbering.may_begin(other), "its epochs must not mix"
-    numbers.numbering.on_acked(other, elsewhere, 0)
-    assert numbers.numbering.may_begin(other)
+    assert not numbers.may_begin(other), "its epochs must not mix"
+    numbers.sequences.on_acked(other, elsewhere, 0)
+    assert numbers.may_begin(other)
 
 
 def test_a_new_id_is_needed_when_the_epochs_are_used_up() -> None:
     numbers = Numbers()
-    numbers.numbering.become(ProducerIdentity(7, EPOCH_MAX))
+    numbers.sequences.become(ProducerIdentity(7, EPOCH_MAX))
     batch = numbers.send()
-    numbers.numbering.restart(numbers.lane)
+    numbers.sequences.restart(numbers.state)
 
-    assert not numbers.numbering.raise_epoch()
-    assert not numbers.numbering.has_identity
-    numbers.numbering.become(ProducerIdentity(8, 0))
+    assert not numbers.raise_epoch()
+    assert not numbers.sequences.has_identity
+    numbers.sequences.become(ProducerIdentity(8, 0))
 
     assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (8, 0, 0)
 
@@ -153,24 +183,24 @@ def test_a_refused_batch_leaves_a_gap_that_the_next_epoch_closes() -> None:
     numbers = Numbers()
     refused, behind = numbers.send(), numbers.send()
 
-    numbers.numbering.on_failed(numbers.lane, refused, is_refused=True)
-    assert numbers.numbering.wants_new_epoch
-    numbers.numbering.raise_epoch()
+    numbers.sequences.on_failed(numbers.state, refused, is_refused=True)
+    assert numbers.sequences.wants_new_epoch
+    numbers.raise_epoch()
 
     assert behind.base_sequence == 0
-    numbers.numbering.on_failed(numbers.lane, refused, is_refused=True)
-    assert not numbers.numbering.wants_new_epoch, "it was told once"
+    numbers.sequences.on_failed(numbers.state, refused, is_refused=True)
+    assert not numbers.sequences.wants_new_epoch, "it was told once"
 
 
 def test_in_a_transaction_those_behind_a_refused_one_move_up() -> None:
     numbers = Numbers(is_transactional=True)
     refused, behind = numbers.send(4), numbers.send(5)
 
-    numbers.numbering.on_failed(numbers.lane, refused, is_refused=True)
+    numbers.sequences.on_failed(numbers.state, refused, is_refused=True)
 
     assert behind.base_sequence == 10
-    assert numbers.lane.next_sequence == 15
-    assert not numbers.numbering.wants_new_epoch
+    assert numbers.state.queue.next_sequence == 15
+    assert not numbers.sequences.wants_new_epoch
 
 
 class TestTimeouts:
@@ -179,64 +209,64 @@ class TestTimeouts:
     def test_nothing_new_goes_until_those_behind_tell_of_it(self) -> None:
         numbers = Numbers()
         late, behind = numbers.send(), numbers.send()
-        numbers.numbering.on_failed(numbers.lane, late, is_refused=False)
+        numbers.sequences.on_failed(numbers.state, late, is_refused=False)
 
-        assert not numbers.numbering.may_begin(numbers.lane)
-        numbers.numbering.resolve()
-        assert numbers.lane.is_unresolved
+        assert not numbers.may_begin()
+        numbers.sequences.resolve()
+        assert numbers.state.is_unresolved
         numbers.ack(behind)
-        numbers.numbering.resolve()
+        numbers.sequences.resolve()
 
-        assert numbers.numbering.may_begin(numbers.lane)
-        assert not numbers.numbering.wants_new_epoch
+        assert numbers.may_begin()
+        assert not numbers.sequences.wants_new_epoch
 
     def test_if_nobody_tells_the_epoch_is_raised(self) -> None:
         numbers = Numbers()
         late = numbers.send()
-        numbers.numbering.on_failed(numbers.lane, late, is_refused=False)
+        numbers.sequences.on_failed(numbers.state, late, is_refused=False)
 
-        numbers.numbering.resolve()
+        numbers.sequences.resolve()
 
-        assert numbers.numbering.wants_new_epoch
+        assert numbers.sequences.wants_new_epoch
 
     def test_a_late_word_helps(self) -> None:
         numbers = Numbers()
         late = numbers.send()
-        numbers.numbering.on_failed(numbers.lane, late, is_refused=False)
+        numbers.sequences.on_failed(numbers.state, late, is_refused=False)
         numbers.ack(late)
 
-        numbers.numbering.resolve()
+        numbers.sequences.resolve()
 
-        assert not numbers.numbering.wants_new_epoch
+        assert not numbers.sequences.wants_new_epoch
 
     def test_a_gap_behind_it_means_that_it_was_not_written(self) -> None:
         numbers = Numbers()
         late, behind = numbers.send(), numbers.send()
-        numbers.numbering.on_failed(numbers.lane, late, is_refused=False)
+        numbers.sequences.on_failed(numbers.state, late, is_refused=False)
 
         assert numbers.retry(behind, OUT_OF_ORDER)
-        assert numbers.numbering.wants_new_epoch
+        assert numbers.sequences.wants_new_epoch
 
     def test_in_a_transaction_its_owner_must_decide(self) -> None:
         numbers = Numbers(is_transactional=True)
         late = numbers.send()
-        numbers.numbering.on_failed(numbers.lane, late, is_refused=False)
+        numbers.sequences.on_failed(numbers.state, late, is_refused=False)
 
-        numbers.numbering.resolve()
+        numbers.sequences.resolve()
 
-        assert numbers.numbering.lost_numbers is not None
-        assert not numbers.numbering.wants_new_epoch
-        numbers.numbering.become(ProducerIdentity(7, 1))
-        assert numbers.numbering.lost_numbers is None
+        assert numbers.sequences.lost_numbers is not None
+        assert not numbers.sequences.wants_new_epoch
+        numbers.sequences.become(ProducerIdentity(7, 1))
+        assert numbers.sequences.lost_numbers is None
 
     def test_one_that_was_never_sent_leaves_nothing_open(self) -> None:
         numbers = Numbers()
         batch = numbers.send()
         batch.attempts = 0
 
-        numbers.numbering.on_failed(numbers.lane, batch, is_refused=False)
+        numbers.sequences.on_failed(numbers.state, batch, is_refused=False)
 
-        assert not numbers.lane.is_unresolved
+        assert not numbers.state.is_unresolved
 
 
 class TestForgottenProducers:
@@ -262,18 +292,18 @@ class TestForgottenProducers:
         batch = numbers.send()
 
         assert numbers.retry(batch, UNKNOWN, log_start=0) is not is_transactional
-        assert numbers.numbering.wants_new_epoch is not is_transactional
+        assert numbers.sequences.wants_new_epoch is not is_transactional
 
 
 def test_a_batch_that_was_written_under_its_old_number_begins_a_new_epoch() -> None:
     numbers = Numbers()
     batch = numbers.send()
-    numbers.numbering.restart(numbers.lane)
-    numbers.numbering.raise_epoch()
+    numbers.sequences.restart(numbers.state)
+    numbers.raise_epoch()
 
     numbers.ack(batch, 5)
 
-    assert numbers.numbering.wants_new_epoch
+    assert numbers.sequences.wants_new_epoch
 
 
 def test_parts_share_the_numbers_of_the_whole() -> None:
@@ -281,17 +311,17 @@ def test_parts_share_the_numbers_of_the_whole() -> None:
     whole, behind = numbers.send(10), numbers.send(5)
     parts = [make_batch(4), make_batch(6)]
 
-    numbers.numbering.split(numbers.lane, whole, parts)
+    numbers.sequences.split(numbers.state, whole, parts)
 
     assert [part.base_sequence for part in parts] == [10, 14]
-    assert numbers.lane.numbered == [*parts, behind]
+    assert numbers.state.numbered == [*parts, behind]
 
 
 def test_what_is_put_back_stands_in_its_old_place() -> None:
     numbers = Numbers()
     batches = [numbers.send() for _ in range(3)]
     for batch in reversed(batches):
-        numbers.lane.put_back(batch)
+        numbers.state.queue.put_back(batch, numbers.state.place_of(batch))
 
-    assert numbers.lane.retries == batches
-    assert "topic-0" in repr(numbers.lane)
+    assert numbers.state.queue.repeats() == batches
+    assert "topic-0" in repr(numbers.state)

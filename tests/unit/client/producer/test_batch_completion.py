@@ -5,9 +5,9 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from millstream.client.producer.lane import Lane
+from millstream.client.producer.batch_completion import BatchCompletion
+from millstream.client.producer.partition_state import PartitionState
 from millstream.client.producer.produce_exchange import Produced
-from millstream.client.producer.settlement import Settlement
 from tests.unit.client.producer.fakes import Bench
 
 
@@ -17,7 +17,7 @@ def test_memory_is_free_and_all_are_done_before_anybody_is_told() -> None:
     bench.send(b"second", partition=1)
     batches = bench.take()
     config: Any = None  # Nothing is sent again.
-    settlement = Settlement(bench.accumulator, config, Random(1), None, lambda _lane: None)
+    completion = BatchCompletion(bench.accumulator, config, Random(1), None, lambda _state: None)
     seen: list[tuple[int, bool]] = []
     for batch in batches:
         batch.listen(
@@ -27,12 +27,13 @@ def test_memory_is_free_and_all_are_done_before_anybody_is_told() -> None:
         )
     produced = []
     for offset, batch in enumerate(batches):
-        lane = Lane(bench.accumulator._topics[batch.topic].partitions[batch.partition], batch.topic)
-        lane.sent_count = 1
-        produced.append(Produced(lane, batch, offset, -1))
+        queue = bench.accumulator._topics[batch.topic].partitions[batch.partition]
+        state = PartitionState(queue, batch.topic)
+        state.in_flight_count = 1
+        produced.append(Produced(state, batch, offset, -1))
 
-    settlement.acknowledge_all(produced)
+    completion.acknowledge_all(produced)
 
     assert seen == [(0, True), (0, True)]
-    assert [each.lane.sent_count for each in produced] == [0, 0]
+    assert [each.state.in_flight_count for each in produced] == [0, 0]
     assert [each.base_offset for each in batches] == [0, 1]

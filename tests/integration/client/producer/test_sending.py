@@ -1,4 +1,4 @@
-"""Batches that the sockets' thread takes and sends by itself: a real broker, real threads."""
+"""Batches that the selector's thread takes and sends by itself: a real broker, real threads."""
 
 from __future__ import annotations
 
@@ -20,24 +20,18 @@ pytestmark = [
     pytest.mark.integration,
     pytest.mark.skipif(
         not kernel.COMPILED or sys.platform != "linux",
-        reason="only the compiled accumulator and selector have lanes",
+        reason="only the compiled accumulator and selector send without the GIL",
     ),
 ]
 
 WAIT_S = 30.0
 
 
-def lanes_of(producer: Producer) -> Any:
-    express = producer._core.sender.express
-    assert express is not None
-    return express
-
-
 def warm_up(producer: Producer, topic: str, partitions: int) -> None:
-    """Have every lane open: the Sender sends the first batch of each partition."""
+    """The first batch of each partition goes alone."""
+    assert producer._core.accumulator.sink.is_attached
     for partition in range(partitions):
         producer.send(topic, b"warm", partition=partition).result(WAIT_S)
-    until(lambda: len(lanes_of(producer)._open) == partitions)
 
 
 def until(is_so: Any) -> None:
@@ -62,7 +56,7 @@ def read_all(broker: EmbeddedBroker, topic: str, partitions: int, count: int) ->
     return found
 
 
-def test_after_the_first_batch_the_sender_sends_nothing_itself(
+def test_the_sender_sends_nothing_itself(
     millstream_broker: EmbeddedBroker, millstream_topic: TopicFactory
 ) -> None:
     topic = millstream_topic(partitions=2)
@@ -191,7 +185,7 @@ def test_a_partition_whose_leader_changes_does_not_leave_the_others_of_its_broke
     with Producer(millstream_broker.bootstrap_servers, linger=0.05) as producer:
         warm_up(producer, topic, 2)
         runtime = producer._core.runtime
-        moving = next(each for each in lanes_of(producer)._open if each.partition == 0)
+        moving = next(each for each in producer._core.sender._partitions if each.partition == 0)
 
         def look_again(_now_ms: int) -> None:
             runtime.metadata.request_update()
@@ -217,7 +211,6 @@ def test_closing_sends_what_lingers(
     with Producer(millstream_broker.bootstrap_servers, linger=60.0) as producer:
         handle = producer.send(topic, b"first")
         producer.flush(WAIT_S)
-        until(lambda: len(lanes_of(producer)._open) == 1)
         handle = producer.send(topic, b"last")
 
     assert handle.result(0).offset == 1
@@ -245,7 +238,6 @@ def test_a_full_buffer_empties_and_those_who_wait_go_on(
 def warm_up_with_flush(producer: Producer, topic: str) -> None:
     producer.send(topic, b"warm")
     producer.flush(WAIT_S)
-    until(lambda: len(lanes_of(producer)._open) == 1)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -254,3 +246,50 @@ def test_whatever_breaks_every_record_is_there_once_and_in_order(seed: int) -> N
         "tests.integration.client.producer.lanes_soak", reason="pyarrow is not installed"
     )
     lanes_soak.LanesSoak(seed).run()
+
+
+@pytest.mark.parametrize("linger", [0.0, 0.05])
+def test_transactions_leave_without_the_gil_too(
+    millstream_broker: EmbeddedBroker, millstream_topic: TopicFactory, linger: float
+) -> None:
+    topic = millstream_topic(partitions=2)
+    with Producer(
+        millstream_broker.bootstrap_servers, linger=linger, transactional_id=f"sending-{linger}"
+    ) as producer:
+        by_python: list[Any] = []
+        producer._core.sender._send = by_python.append  # type: ignore[assignment, method-assign]  # to see it used
+        assert producer._core.accumulator.sink.is_attached
+        for number in range(10):
+            with producer.transaction():
+                for place in range(20):
+                    producer.send(topic, b"%d" % (20 * number + place), partition=place % 2)
+
+    assert by_python == []
+    found: dict[int, list[int]] = {0: [], 1: []}
+    places = [TopicPartition(topic, index) for index in range(2)]
+    with Consumer(
+        millstream_broker.bootstrap_servers,
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",
+    ) as consumer:
+        consumer.assign(places)
+        while sum(map(len, found.values())) < 200:
+            polled = consumer.poll(timeout=5.0)
+            assert polled, found
+            for record in polled:
+                found[record.partition].append(int(record.value))
+    assert [sorted(each) for each in found.values()] == list(found.values())
+
+
+def test_nobody_waits_for_what_needs_no_acknowledgement(
+    millstream_broker: EmbeddedBroker, millstream_topic: TopicFactory
+) -> None:
+    topic = millstream_topic()
+    with Producer(
+        millstream_broker.bootstrap_servers, acks=0, enable_idempotence=False, linger=0.0
+    ) as producer:
+        assert producer._core.accumulator.sink.is_attached
+        handles = [producer.send(topic, b"%d" % number) for number in range(100)]
+        assert {handle.result(WAIT_S).offset for handle in handles} == {-1}
+
+    assert len(read_all(millstream_broker, topic, 1, 100)) == 100
