@@ -45,7 +45,7 @@ static inline int ms_await_events(ms_selector *selector, int64_t deadline_ms)
             return 1;
         int count = poll(&watched, 1, left_ms > MS_SLEEP_MS_MAX ? MS_SLEEP_MS_MAX : (int)left_ms);
         if (count > 0)
-            ms_silence(selector->event_fd);
+            ms_clear_fd(selector->event_fd);
         if (count < 0)
             return 0;
     }
@@ -63,8 +63,8 @@ static inline ms_event *ms_take_events(ms_selector *selector, ms_outgoing **spen
     selector->announce_ms = MS_NEVER;
     if (selector->is_paused) {
         selector->is_paused = 0;
-        selector->has_news = 1;
-        ms_kick(selector);
+        selector->is_dirty = 1;
+        ms_wake_loop(selector);
     }
     pthread_mutex_unlock(&selector->lock);
     return events;
@@ -83,7 +83,7 @@ static inline void ms_drive(ms_selector *selector)
 {
     pthread_mutex_lock(&selector->lock);
     selector->is_driven = 1;
-    ms_kick(selector);
+    ms_wake_loop(selector);
     pthread_mutex_unlock(&selector->lock);
 }
 
@@ -111,8 +111,8 @@ static inline void ms_send(
         if (!connection->wants_to_write && is_small) {
             ms_flush(selector, connection);
         } else if (!connection->wants_to_write) {
-            selector->has_news = 1;
-            ms_kick(selector);
+            selector->is_dirty = 1;
+            ms_wake_loop(selector);
         }
     }
     pthread_mutex_unlock(&selector->lock);
@@ -155,8 +155,8 @@ static inline void ms_give_addresses(
         connection->addresses = addresses;
         connection->address_count = count;
         addresses = NULL;
-        selector->has_news = 1;
-        ms_kick(selector);
+        selector->is_dirty = 1;
+        ms_wake_loop(selector);
     }
     pthread_mutex_unlock(&selector->lock);
     free(addresses);
@@ -168,7 +168,7 @@ static inline void ms_repeat(ms_selector *selector, ms_order *order)
     ms_order_cancel(selector, order->id);
     order->next = selector->orders;
     selector->orders = order;
-    ms_kick(selector);
+    ms_wake_loop(selector);
     pthread_mutex_unlock(&selector->lock);
 }
 
@@ -183,7 +183,7 @@ static inline void ms_stop(ms_selector *selector)
 {
     pthread_mutex_lock(&selector->lock);
     selector->is_stopping = 1;
-    ms_kick(selector);
+    ms_wake_loop(selector);
     ms_announce(selector);
     pthread_mutex_unlock(&selector->lock);
 }

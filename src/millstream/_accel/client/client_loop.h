@@ -4,7 +4,7 @@
 #define MILLSTREAM_CLIENT_LOOP_H
 
 #include "client/client_socket_io.h"
-#include "client/punctuality.h"
+#include "client/precise_sleep.h"
 
 #define MS_READY_MAX 64
 
@@ -28,13 +28,13 @@ static inline ms_selector *ms_selector_new(int64_t frame_bytes_max, int64_t rece
     selector->pool = &ms_frames;
     selector->scratch = (uint8_t *)malloc(MS_SCRATCH_SIZE);
     selector->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    selector->kick_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    selector->loop_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     selector->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     memset(&wanted, 0, sizeof wanted);
     wanted.events = EPOLLIN;
-    if (!selector->scratch || selector->epoll_fd < 0 || selector->kick_fd < 0
+    if (!selector->scratch || selector->epoll_fd < 0 || selector->loop_fd < 0
         || selector->event_fd < 0
-        || epoll_ctl(selector->epoll_fd, EPOLL_CTL_ADD, selector->kick_fd, &wanted) < 0) {
+        || epoll_ctl(selector->epoll_fd, EPOLL_CTL_ADD, selector->loop_fd, &wanted) < 0) {
         int code = errno ? errno : ENOMEM;
         ms_selector_free(selector);
         errno = code;
@@ -76,8 +76,8 @@ static inline void ms_close_all(ms_selector *selector)
 {
     if (selector->epoll_fd >= 0)
         close(selector->epoll_fd);
-    if (selector->kick_fd >= 0)
-        close(selector->kick_fd);
+    if (selector->loop_fd >= 0)
+        close(selector->loop_fd);
     if (selector->event_fd >= 0)
         close(selector->event_fd);
 }
@@ -175,7 +175,7 @@ static inline int64_t ms_orders_next_ms(const ms_selector *selector)
 static inline void ms_attend(ms_selector *selector)
 {
     ms_connection **at = &selector->dead;
-    selector->has_news = 0;
+    selector->is_dirty = 0;
     while (*at) {
         ms_connection *connection = *at;
         if (connection->is_writing) {
@@ -255,7 +255,7 @@ static inline int64_t ms_prepare(ms_selector *selector)
 {
     int64_t now_ms = ms_monotonic_ms();
     ms_orders_run(selector, now_ms);
-    if (selector->has_news) {
+    if (selector->is_dirty) {
         ms_attend(selector);
         ms_flush_all(selector);
     }
@@ -270,7 +270,7 @@ static inline int64_t ms_prepare(ms_selector *selector)
     } else if (selector->announce_ms < next_ms) {
         next_ms = selector->announce_ms;
     }
-    int has_work = selector->has_news || selector->is_driven || selector->is_stopping;
+    int has_work = selector->is_dirty || selector->is_driven || selector->is_stopping;
     return has_work || next_ms <= now_ms ? 0 : next_ms;
 }
 
@@ -278,7 +278,7 @@ static inline int64_t ms_prepare(ms_selector *selector)
 static inline void ms_run(ms_selector *selector)
 {
     struct epoll_event ready[MS_READY_MAX];
-    ms_ask_for_short_turns();
+    ms_ask_for_short_slices();
     pthread_mutex_lock(&selector->lock);
     while (!selector->is_stopping) {
         int64_t until_ms = ms_prepare(selector);
@@ -287,9 +287,9 @@ static inline void ms_run(ms_selector *selector)
         int count = ms_sleep_until(selector->epoll_fd, ready, MS_READY_MAX, until_ms);
         pthread_mutex_lock(&selector->lock);
         selector->is_asleep = 0;
-        if (selector->is_kicked) {
-            selector->is_kicked = 0;
-            ms_silence(selector->kick_fd);
+        if (selector->is_loop_woken) {
+            selector->is_loop_woken = 0;
+            ms_clear_fd(selector->loop_fd);
         }
         pthread_mutex_unlock(&selector->lock);
         for (int i = 0; i < count; i++)

@@ -113,8 +113,8 @@ static inline void ms_flush(ms_selector *selector, ms_connection *connection)
         ms_want_to_write(selector, connection, 0);
     if (connection->state == MS_DEAD) {
         /* It ended while this thread was in `sendmsg`, so it is closed only now. */
-        selector->has_news = 1;
-        ms_kick(selector);
+        selector->is_dirty = 1;
+        ms_wake_loop(selector);
         pthread_cond_broadcast(&selector->written);
     }
 }

@@ -135,7 +135,7 @@ typedef struct {
     pthread_cond_t written; /* a thread has left `sendmsg`, and the selector is stopping */
     ms_pool *pool;
     int epoll_fd;
-    int kick_fd;  /* ends the loop's sleep */
+    int loop_fd;  /* ends the loop's sleep */
     int event_fd; /* ends the sleep of poll() */
     int64_t frame_bytes_max;
     int64_t received_bytes_max;
@@ -147,11 +147,11 @@ typedef struct {
     ms_events events;
     ms_outgoing *spent; /* whose views a Python thread must release */
     int is_asleep;
-    int is_kicked;
+    int is_loop_woken;
     int is_waiting;
     int is_woken;
     int is_paused; /* too much is received and not fetched by poll() */
-    int has_news;  /* a connection to begin, or one to look at again */
+    int is_dirty;  /* a connection to begin, or one to look at again */
     int is_driven; /* the driver has something to do */
     int64_t announce_ms; /* by when poll() must hear of events that can wait a little */
     ms_driver *driver;
@@ -159,14 +159,14 @@ typedef struct {
     uint8_t *scratch; /* the loop's own */
 } ms_selector;
 
-static inline void ms_ring(int fd)
+static inline void ms_notify_fd(int fd)
 {
     uint64_t one = 1;
     ssize_t written = write(fd, &one, sizeof one);
     (void)written; /* A full counter has woken the reader already. */
 }
 
-static inline void ms_silence(int fd)
+static inline void ms_clear_fd(int fd)
 {
     uint64_t count;
     ssize_t got = read(fd, &count, sizeof count);
@@ -174,11 +174,11 @@ static inline void ms_silence(int fd)
 }
 
 /* Under the lock: let the loop look around. */
-static inline void ms_kick(ms_selector *selector)
+static inline void ms_wake_loop(ms_selector *selector)
 {
-    if (selector->is_asleep && !selector->is_kicked) {
-        selector->is_kicked = 1;
-        ms_ring(selector->kick_fd);
+    if (selector->is_asleep && !selector->is_loop_woken) {
+        selector->is_loop_woken = 1;
+        ms_notify_fd(selector->loop_fd);
     }
 }
 
@@ -221,7 +221,7 @@ static inline void ms_announce(ms_selector *selector)
 {
     if (selector->is_waiting) {
         selector->is_waiting = 0;
-        ms_ring(selector->event_fd);
+        ms_notify_fd(selector->event_fd);
     }
 }
 
@@ -380,8 +380,8 @@ static inline void ms_connection_bury(ms_selector *selector, ms_connection *conn
     connection->state = MS_DEAD;
     connection->next = selector->dead;
     selector->dead = connection;
-    selector->has_news = 1;
-    ms_kick(selector);
+    selector->is_dirty = 1;
+    ms_wake_loop(selector);
 }
 
 /* Under the lock: one more reason for the connection's end. */

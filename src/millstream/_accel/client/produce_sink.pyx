@@ -3,7 +3,7 @@
 """The queues of a producer's batches and what sends them, for threads with and without the GIL.
 
 The plain version is `client.producer.produce_sink`. The accumulator fills the queues with its lock
-held, the Sender grants partitions what they may send, and the thread of the sockets, or the one that
+held, the Sender grants partitions what they may send, and the thread of the sockets, or one that
 filled a batch, sends without the GIL: see sink.h for who may touch what.
 """
 
@@ -107,7 +107,7 @@ cdef class QueueLock:
 
 
 cdef class ProduceSink:
-    """Sends the batches of a producer's queues, or has the Sender take them; see the plain version."""
+    """Sends the batches of queues, or has the Sender take them; see the plain version."""
 
     def __init__(self, wake, *, int64_t linger_ms, int64_t request_size_max):
         """`wake`: called when there is something for the Sender to do."""

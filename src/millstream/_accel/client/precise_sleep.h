@@ -1,8 +1,8 @@
-/* What makes a selector's loop be on time: it asks for short turns of the processor, and sleeps until
+/* What makes a selector's loop be on time: it asks for short scheduler slices, and sleeps until
    a moment, not some whole milliseconds longer. */
 
-#ifndef MILLSTREAM_PUNCTUALITY_H
-#define MILLSTREAM_PUNCTUALITY_H
+#ifndef MILLSTREAM_PRECISE_SLEEP_H
+#define MILLSTREAM_PRECISE_SLEEP_H
 
 #include <errno.h>
 #include <sched.h>
@@ -16,7 +16,7 @@
 
 #define MS_SLEEP_MS_MAX 3600000
 #define MS_NS_PER_S INT64_C(1000000000)
-#define MS_TURN_NS 100000
+#define MS_SLICE_NS 100000
 
 /* As the kernel has it; C libraries know it since recently only. */
 typedef struct {
@@ -30,15 +30,15 @@ typedef struct {
     uint64_t period_ns;
 } ms_scheduling;
 
-/* The calling thread has little to do, but at once. Since Linux 6.12 who asks for shorter turns than
-   others, not for more of them, need not wait for the end of theirs: a thread that spins in Python
-   would else keep its processor for milliseconds. Who has a policy of his own keeps it. */
-static inline void ms_ask_for_short_turns(void)
+/* The calling thread has little to do, but at once. Since Linux 6.12 a thread that asks for shorter slices than
+   others, not for more of them, need not wait for the end of theirs: one that spins in Python
+   would else keep its processor for milliseconds. A thread whose policy was set keeps it. */
+static inline void ms_ask_for_short_slices(void)
 {
     ms_scheduling ours;
     if (syscall(SYS_sched_getattr, 0, &ours, sizeof ours, 0) < 0 || ours.policy != SCHED_OTHER)
         return;
-    ours.runtime_ns = MS_TURN_NS;
+    ours.runtime_ns = MS_SLICE_NS;
     long refused = syscall(SYS_sched_setattr, 0, &ours, 0);
     (void)refused; /* Then it waits as everybody does. */
 }
