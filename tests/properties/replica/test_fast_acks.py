@@ -86,8 +86,8 @@ class Life:
     def _result(self, owed: Any) -> AppendResult | None:
         if isinstance(owed, bytes):
             return result_of(owed)
-        if hasattr(owed, "answer") and not callable(owed.answer):
-            return None if owed.answer is None else result_of(owed.answer)
+        if hasattr(owed, "response"):
+            return None if owed.response is None else result_of(owed.response)
         return None if owed.is_pending else owed.value[0]
 
     def state(self) -> Any:

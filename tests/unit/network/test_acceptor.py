@@ -123,7 +123,8 @@ def test_a_connection_that_was_aborted_in_the_queue_is_skipped() -> None:
 
 
 def test_without_anyone_to_make_way_even_brokers_wait(caplog: pytest.LogCaptureFixture) -> None:
-    acceptor, _, loop = make([], max_connections=0)
+    acceptor, _, loop = make([], max_connections=1)
+    acceptor._quotas.admit("SSL", "127.0.0.1")
     assert loop.reader is not None
 
     loop.reader()
