@@ -11,7 +11,7 @@ void *ms_large_allocate(size_t size)
     void *memory = NULL;
     if (posix_memalign(&memory, MS_LARGE_PAGE, size))
         return NULL;
-    (void)madvise(memory, size, MADV_HUGEPAGE); /* a wish only */
+    (void)madvise(memory, size, MADV_HUGEPAGE); /* a hint only */
     return memory;
 #else
     return malloc(size);

@@ -32,6 +32,6 @@ class PeriodicTasks:
         if name in self._intervals_ms:
             self._due_ms[name] = now_ms + self._intervals_ms[name]
 
-    def hurry(self, name: str, now_ms: int) -> None:
+    def run_soon(self, name: str, now_ms: int) -> None:
         """A task has more to do."""
         self._due_ms[name] = now_ms

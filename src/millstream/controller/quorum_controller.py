@@ -289,7 +289,7 @@ class QuorumController:
             elections = term.controls.elections
             passed = elections.rebalance() if task == _REBALANCE else elections.elect_unclean()
             if passed.response:
-                term.tasks.hurry(task, now_ms)
+                term.tasks.run_soon(task, now_ms)
             decision = passed
         self._write_internally(decision, now_ms, wall_ms)
 

@@ -76,7 +76,7 @@ class Feature(NamedTuple):
 
 
 class Order(NamedTuple):
-    """A standing order: what it asks, and who hears of the answers."""
+    """A periodic request: what it asks, and who hears of the answers."""
 
     api: ApiKey
     version: int
@@ -93,7 +93,7 @@ class InFlight(NamedTuple):
     on_done: OnDone | None
     on_frame: OnFrame | None
     order_id: int = 0
-    """The standing order that it belongs to; 0 for an ordinary request."""
+    """The periodic request that it belongs to; 0 for an ordinary request."""
     take: TakeFrame | None = None
     """Of a request that the selector sent by itself, within its own limit of requests in flight:
     asked to take the frame before it is decoded."""

@@ -55,7 +55,7 @@ class Disconnected(NamedTuple):
 
 
 class Repeated(NamedTuple):
-    """A standing order was sent once more."""
+    """A periodic request was sent once more."""
 
     connection_id: int
     order_id: int
@@ -102,7 +102,7 @@ class ClientSelector(Protocol):
         ...
 
     def close(self, connection_id: int) -> None:
-        """Close a connection and cancel its standing orders; no event follows."""
+        """Close a connection and cancel its periodic requests; no event follows."""
         ...
 
     def repeat(self, connection_id: int, order_id: int, order: StandingOrder) -> None:
@@ -110,7 +110,7 @@ class ClientSelector(Protocol):
         ...
 
     def cancel(self, order_id: int) -> None:
-        """End a standing order; fine if it has ended."""
+        """End a periodic request; fine if it has ended."""
         ...
 
     def poll(self, timeout_ms: int | None) -> list[SelectorEvent]:
@@ -127,7 +127,7 @@ class ClientSelector(Protocol):
 
 
 class _Order:
-    """A standing order and when it is due next."""
+    """A periodic request and when it is due next."""
 
     __slots__ = ("connection_id", "correlation_id", "due_ms", "order")
 

@@ -175,7 +175,7 @@ class NetworkClient(BrokerDirectory):
         return self._orders.place(link, request, (first_ms, every_ms, until_ms), on_response)
 
     def cancel(self, order_id: int) -> None:
-        """End a standing order; its callback is not called any more."""
+        """End a periodic request; its callback is not called any more."""
         self._orders.cancel(order_id)
 
     # What the driver calls.

@@ -1,6 +1,6 @@
 """Requests as frames: size, header, body; and the ids by which answers are told apart.
 
-`NetworkClient` has one. Ids of ordinary requests and of standing orders never meet.
+`NetworkClient` has one. Ids of ordinary requests and of periodic requests never meet.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from millstream.protocol.api import ApiKey
     from millstream.types import ReadableBuffer
 
-FIRST_EXPRESS_CORRELATION_ID: Final = 1 << 29
-"""Requests that the selector takes by itself count from here, up to the standing orders."""
+FIRST_SINK_CORRELATION_ID: Final = 1 << 29
+"""Requests that the selector takes by itself count from here, up to the periodic requests."""
 
 FIRST_ORDER_CORRELATION_ID: Final = 1 << 30
 """Standing orders count from here, ordinary requests from 1."""
 
 _IDS_PER_ORDER: Final = 1 << 16
-"""How many ids a standing order has to itself until it meets another one's."""
+"""How many ids a periodic request has to itself until it meets another one's."""
 _ORDER_BLOCKS: Final = (1 << 30) // _IDS_PER_ORDER
 _NO_TAGS: Final = b"\0"
 
@@ -43,12 +43,12 @@ class RequestFraming:
     def next_id(self) -> int:
         """A correlation id for an ordinary request."""
         taken = self._next_id
-        self._next_id = taken + 1 if taken + 1 < FIRST_EXPRESS_CORRELATION_ID else 1
+        self._next_id = taken + 1 if taken + 1 < FIRST_SINK_CORRELATION_ID else 1
         return taken
 
     @staticmethod
     def first_order_id(order_id: int) -> int:
-        """The correlation id of a standing order's first sending."""
+        """The correlation id of a periodic request's first sending."""
         return FIRST_ORDER_CORRELATION_ID + order_id % _ORDER_BLOCKS * _IDS_PER_ORDER
 
     def framed(

@@ -153,24 +153,24 @@ class BrokerLifecycleManager:
         was_behind = self._metadata_offset < self.broker_epoch
         self._metadata_offset = offset
         if was_behind and offset >= self.broker_epoch and self.state is BrokerState.RECOVERY:
-            self._hurry(now_ms)
+            self._send_soon(now_ms)
 
     def become_ready(self, now_ms: int) -> None:
         """The broker can serve clients: ask to be unfenced."""
         self._is_ready = True
-        self._hurry(now_ms)
+        self._send_soon(now_ms)
 
     def report(self, now_ms: int) -> None:
         """The controller may be another, or think otherwise of this broker: it must hear of it."""
         if self.state is BrokerState.RUNNING:
-            self._hurry(now_ms)
+            self._send_soon(now_ms)
 
     def directories_failed(self, directories: Iterable[Uuid], now_ms: int) -> None:
         """Tell the controller that replicas in these directories are lost."""
         failed = set(directories)
         self._offline_directories |= failed
         self._unreported_directories |= failed
-        self._hurry(now_ms)
+        self._send_soon(now_ms)
 
     @property
     def has_unreported_failures(self) -> bool:
@@ -182,7 +182,7 @@ class BrokerLifecycleManager:
         is_member = self.state in (BrokerState.RECOVERY, BrokerState.RUNNING)
         if is_controlled and is_member and self.failure is None:
             self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
-            self._hurry(now_ms)
+            self._send_soon(now_ms)
         else:
             self._finish()
 
@@ -303,13 +303,13 @@ class BrokerLifecycleManager:
             previous_broker_epoch=identity.previous_broker_epoch,
         )
 
-    def _hurry(self, now_ms: int) -> None:
+    def _send_soon(self, now_ms: int) -> None:
         """Send the next heartbeat now, or right after the answer that is awaited."""
         if self.broker_epoch >= 0 and self.state is not BrokerState.SHUTTING_DOWN:
             self._due_ms = now_ms
 
     def _wait(self, now_ms: int, delay_ms: int) -> None:
-        """Send the next heartbeat after a while, unless it was hurried meanwhile."""
+        """Send the next heartbeat after a while, unless one was sent sooner."""
         if self._due_ms is None:
             self._due_ms = now_ms + delay_ms
 

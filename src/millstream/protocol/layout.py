@@ -1,6 +1,6 @@
 """What one struct looks like in one version: its fields in wire order, and what is absent.
 
-The compiler of the codec and its slow twin both walk a `StructLayout`; tests build their
+The compiler of the codec and its slow counterpart both walk a `StructLayout`; tests build their
 strategies from it. A layout is made once per struct, version and flexibility, and never changes.
 """
 

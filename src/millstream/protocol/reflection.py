@@ -24,8 +24,8 @@ def dataclass_fields(cls: type[Struct]) -> dict[str, dataclasses.Field[Any]]:
         for index, field in enumerate(fields_of(cls))
     ]
     declared.append(("unknown_tags", types["unknown_tags"], dataclasses.field(default=())))
-    twin: Any = dataclasses.make_dataclass(cls.__name__, declared, kw_only=True)
-    return {field.name: field for field in dataclasses.fields(twin)}
+    described: Any = dataclasses.make_dataclass(cls.__name__, declared, kw_only=True)
+    return {field.name: field for field in dataclasses.fields(described)}
 
 
 def _default_factory(cls: type[Struct], index: int) -> Any:

@@ -254,11 +254,11 @@ class RaftCore:
             case SnapshotCreated() | PruneLog() | SnapshotInstalled():
                 self._snapshots.take(event)
             case Submit() | UpgradeKRaftVersion() | Resign() | ShutDown():
-                self._route_wish(event)
+                self._route_command(event)
             case _:
                 assert_never(event)
 
-    def _route_wish(self, event: Submit | UpgradeKRaftVersion | Resign | ShutDown) -> None:
+    def _route_command(self, event: Submit | UpgradeKRaftVersion | Resign | ShutDown) -> None:
         match event:
             case Submit():
                 self._leading.submit(event)

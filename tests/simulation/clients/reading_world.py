@@ -76,7 +76,7 @@ class ReadingWorld:
         """Write and read with faults; heal; read to the end; check."""
         chance = self.random.choice([0.0, 0.02, 0.1])
         self.selector.break_chance = self.reader.selector.break_chance = chance
-        wish = self.core.wish_for_topic(TOPIC, -1)
+        wish = self.core.wait_for_topic(TOPIC, -1)
         while len(self.deliveries) < self.record_count:
             if wish.done():
                 self._write()

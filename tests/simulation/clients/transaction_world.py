@@ -130,7 +130,7 @@ class TransactionWorld:
         )
         self.cores.append(core)
         self.selectors.append(selector)
-        wish = core.wish_for_topic(TOPIC, -1)
+        wish = core.wait_for_topic(TOPIC, -1)
         self._until(wish.done)
         assert core.transactions is not None
         self.note(f"producer {len(self.cores)}")

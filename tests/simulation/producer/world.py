@@ -106,7 +106,7 @@ class ProducerWorld:
                 delivery = self.core.accumulator.append(TOPIC, -1, key, value)
             except TopicNotKnown:
                 if self._waits is None or self._waits.done():
-                    self._waits = self.core.wish_for_topic(TOPIC, -1)
+                    self._waits = self.core.wait_for_topic(TOPIC, -1)
                 return
             except MemoryNotFree:
                 return

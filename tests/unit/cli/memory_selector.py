@@ -85,10 +85,10 @@ class MemorySelector:
         self._connections.pop(connection_id, None)
 
     def repeat(self, connection_id: int, order_id: int, order: StandingOrder) -> None:
-        raise AssertionError("no standing orders here")
+        raise AssertionError("no periodic requests here")
 
     def cancel(self, order_id: int) -> None:
-        raise AssertionError("no standing orders here")
+        raise AssertionError("no periodic requests here")
 
     def poll(self, timeout_ms: int | None) -> list[SelectorEvent]:
         until = None if timeout_ms is None else _now_s() + timeout_ms / 1000

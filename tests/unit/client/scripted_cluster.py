@@ -162,10 +162,10 @@ class ScriptedCluster:
         self._connections.pop(connection_id, None)
 
     def repeat(self, connection_id: int, order_id: int, order: StandingOrder) -> None:
-        raise AssertionError("no standing orders here")
+        raise AssertionError("no periodic requests here")
 
     def cancel(self, order_id: int) -> None:
-        raise AssertionError("no standing orders here")
+        raise AssertionError("no periodic requests here")
 
     def poll(self, timeout_ms: int | None) -> list[SelectorEvent]:
         events, self._events = self._events, []

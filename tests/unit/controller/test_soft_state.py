@@ -19,7 +19,7 @@ def test_periodic_tasks_run_when_due_and_those_without_interval_never() -> None:
     assert tasks.take_due(109) == []
     assert tasks.take_due(125) == ["a", "b"]
     assert tasks.next_deadline_ms == 135
-    tasks.hurry("b", 126)
+    tasks.run_soon("b", 126)
     assert tasks.take_due(126) == ["b"]
     tasks.postpone("never", 0)
     assert tasks.take_due(10**9) == ["a", "b"]

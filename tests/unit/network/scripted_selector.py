@@ -134,7 +134,7 @@ class ScriptedSelector:
         self.events.append(Disconnected(connection.connection_id, reason))
 
     def fire(self, order_id: int, sent_ms: int, times: int = 0) -> int:
-        """A standing order is sent for the `times`th time; gives its correlation id."""
+        """A periodic request is sent for the `times`th time; gives its correlation id."""
         connection_id, order = self.orders[order_id]
         correlation_id = order.correlation_id + times
         self.events.append(Repeated(connection_id, order_id, correlation_id, sent_ms))

@@ -1,6 +1,6 @@
 # cython: language_level=3, freethreading_compatible=True
 # cython: boundscheck=False, wraparound=False, cdivision=True
-"""Records to Arrow, without pyarrow; half of the twin of `millstream.records.plain.arrow`.
+"""Records to Arrow, without pyarrow; half of the counterpart of `millstream.records.plain.arrow`.
 
 `records.arrow` feeds it the bodies of batches; whatever speaks the Arrow PyCapsule interface takes
 the result without a copy. The bytes read may come from anybody, as in `record_codec`.
@@ -247,7 +247,7 @@ cdef class ArrowRecords:
         return PyCapsule_New(schema, "arrow_schema", &drop_schema)
 
     def __arrow_c_array__(self, requested_schema=None):
-        """The schema and the rows as capsules. A wish for other types is not met."""
+        """The schema and the rows as capsules. A request for other types is ignored."""
         cdef ms_shared_columns* shared = self._get()
         schema_capsule = self.__arrow_c_schema__()
         cdef ArrowArray* array = <ArrowArray*>allocate(sizeof(ArrowArray))
@@ -319,7 +319,7 @@ cdef class ArrowStream:
         self._selection.has_views = with_views
 
     def __arrow_c_stream__(self, requested_schema=None):
-        """The stream. A wish for other types is not met."""
+        """The stream. A request for other types is ignored."""
         cdef ArrowArrayStream* stream = <ArrowArrayStream*>allocate(sizeof(ArrowArrayStream))
         stream.get_schema = pulled_schema
         stream.get_next = pulled_next

@@ -1,4 +1,4 @@
-"""Records to and from Arrow by the C data interface; twin of `millstream.records.plain.arrow`."""
+"""Records to and from Arrow by the C data interface, compiled."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ static inline void ms_selector_free(ms_selector *selector)
     free(selector);
 }
 
-/* ---- standing orders, under the lock ---- */
+/* ---- periodic requests, under the lock ---- */
 
 static inline void ms_order_cancel(ms_selector *selector, int64_t id)
 {

@@ -2,7 +2,7 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True
 """A client's sockets on a thread of their own that never needs the GIL; for Linux.
 
-`network.native_selector` makes a `ClientSelector` of it; the plain twin is `SocketSelector`.
+`network.native_selector` makes a `ClientSelector` of it; the plain version is `SocketSelector`.
 What runs on the thread is in client_loop.h: it sends, receives, cuts frames and sends standing
 orders on time, whatever Python is doing. Here is the side of the Python threads.
 """
@@ -271,13 +271,13 @@ cdef class SelectorCore:
         ms_send(self._loop.state, connection_id, out, out.bytes <= DIRECT_BYTES_MAX)
 
     def close(self, int64_t connection_id):
-        """Close a connection and cancel its standing orders; no event follows."""
+        """Close a connection and cancel its periodic requests; no event follows."""
         if self._is_shut_down:
             return
         self._check()
         ms_close(self._loop.state, connection_id)
 
-    # ---- standing orders ----
+    # ---- periodic requests ----
 
     def repeat(self, int64_t connection_id, int64_t order_id, order):
         """Send a frame regularly from now on; replaces an order of the same id."""
@@ -307,7 +307,7 @@ cdef class SelectorCore:
         ms_repeat(self._loop.state, made)
 
     def cancel(self, int64_t order_id):
-        """End a standing order; fine if it has ended."""
+        """End a periodic request; fine if it has ended."""
         if self._is_shut_down:
             return
         self._check()

@@ -1,4 +1,4 @@
-/* What a selector consists of: connections, frames on their way out, events, standing orders.
+/* What a selector consists of: connections, frames on their way out, events, periodic requests.
 
    One lock, `ms_selector.lock`, guards all of it but what is marked as the loop's own. It is never
    held during a system call that moves data, nor while anything of Python runs. The lock of the
@@ -349,7 +349,7 @@ static inline void ms_connection_unwatch(ms_selector *selector, const ms_connect
         epoll_ctl(selector->epoll_fd, EPOLL_CTL_DEL, connection->fd, NULL);
 }
 
-/* Under the lock: the standing orders of a connection end with it. */
+/* Under the lock: the periodic requests of a connection end with it. */
 static inline void ms_orders_cancel(ms_selector *selector, int64_t connection_id)
 {
     ms_order **at = &selector->orders;

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""The handle of one record that was sent; twin of `client.producer.delivery.Delivery`.
+"""The handle of one record that was sent, compiled.
 
 The accumulator makes one for each record, so it is small, unknown to the garbage collector, and its
 memory is used again. Everything else is asked of the record's batch.

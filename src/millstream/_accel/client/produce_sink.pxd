@@ -71,7 +71,7 @@ cdef extern from "client/sink.h" nogil:
         int64_t request_bytes_max
         int in_flight_max
         bint expects_answers
-        bint hurries
+        bint is_flushing
         int64_t loop_due_ms
         ms_request* sent
 

@@ -146,14 +146,14 @@ cdef class ProduceSink:
 
     # ---- with the lock held ----
 
-    def set_hurry(self, bint hurries):
+    def set_flushing(self, bint is_flushing):
         """Whether nothing may linger."""
         if self.state.process != process_number():
             return
         ms_sink_lock(&self.state.sink)
-        if hurries and not self.state.sink.hurries:
+        if is_flushing and not self.state.sink.is_flushing:
             self._wants_loop = True
-        self.state.sink.hurries = hurries
+        self.state.sink.is_flushing = is_flushing
         ms_sink_unlock(&self.state.sink)
 
     def send_here(self):
@@ -360,7 +360,7 @@ cdef class PartitionQueue:
             if not self.partition.allowance:
                 owner._wants_sender = True
                 owner._ungranted.append(self)
-            elif sink.linger_ms == 0 or sink.hurries:
+            elif sink.linger_ms == 0 or sink.is_flushing:
                 owner._wants_send = True
             elif entry.created_ms + sink.linger_ms < sink.loop_due_ms:
                 owner._wants_loop = True

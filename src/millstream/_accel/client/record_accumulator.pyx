@@ -55,7 +55,7 @@ cdef extern from "client/scatter.h" nogil:
 
 cdef enum:
     ANY_PARTITION = -1
-    # As the plain twin's: the varints of a record, and of a header, at their longest.
+    # As the plain version's: the varints of a record, and of a header, at their longest.
     RECORD_OVERHEAD_MAX = 36
     HEADER_OVERHEAD_MAX = 10
     HEADERS_MAX = 16

@@ -110,7 +110,7 @@ void ms_entry_unpin(ms_entry *entry)
 /* When a batch may leave: the one rule. */
 static int64_t ms_entry_due_ms(const ms_sink *sink, const ms_entry *entry)
 {
-    if (entry->is_closed || sink->hurries)
+    if (entry->is_closed || sink->is_flushing)
         return entry->not_before_ms;
     return entry->created_ms + sink->linger_ms;
 }

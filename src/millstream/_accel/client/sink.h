@@ -95,7 +95,7 @@ typedef struct {
     int64_t request_bytes_max;
     int in_flight_max;
     int expects_answers; /* not with acks=0 */
-    int hurries;         /* nothing lingers: somebody flushes, closes, or waits for memory */
+    int is_flushing;         /* nothing lingers: somebody flushes, closes, or waits for memory */
     int32_t next_id;
     int64_t loop_due_ms; /* when the loop looks here by itself: for later things it is not woken */
     ms_partition *active;

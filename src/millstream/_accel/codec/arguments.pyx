@@ -2,7 +2,7 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True
 """What callers give a `BatchWriter`, checked and made fit for C, or an error that names it.
 
-Only `batch_writer` calls it. The plain twin raises the same errors in the same words.
+Only `batch_writer` calls it. The plain version raises the same errors in the same words.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyObject_GetBuffer

@@ -1,5 +1,5 @@
 # cython: language_level=3, freethreading_compatible=True
-"""`ConsumerRecord`; twin of `millstream.records.plain.consumer_record`.
+"""`ConsumerRecord`, compiled.
 
 `consumer_records` makes them from fetched bytes. Values only: nothing in one of them should refer
 back to it, for they are not known to the garbage collector.

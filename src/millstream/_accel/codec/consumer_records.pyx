@@ -1,6 +1,6 @@
 # cython: language_level=3, freethreading_compatible=True
 # cython: boundscheck=False, wraparound=False, cdivision=True
-"""Fetched bytes to the records an application gets; twin of `records.plain.consumer_records`.
+"""Fetched bytes to the records an application gets, compiled.
 
 A consumer makes one `FetchedBatches` of each partition in each answer to a fetch and takes records
 or Arrow rows from it until it is empty. Checksums, control batches and aborted transactions are

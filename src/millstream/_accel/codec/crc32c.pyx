@@ -1,5 +1,5 @@
 # cython: language_level=3, freethreading_compatible=True
-"""CRC-32C in hardware where the CPU has it; twin of `millstream.records.plain.crc32c`.
+"""CRC-32C in hardware where the CPU has it, compiled.
 
 `records` checks batches with it, `record_codec` seals them. It knows nothing of records.
 """

@@ -1,7 +1,7 @@
 """Words for what the compiled readers found wrong.
 
 The kernel stops at the first bad byte with a few numbers (see wire.h); this module, called on
-that path only, makes the error of them. The plain twins raise the same sentences.
+that path only, makes the error of them. The plain versions raise the same sentences.
 """
 
 from __future__ import annotations

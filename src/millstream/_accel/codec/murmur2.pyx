@@ -1,5 +1,5 @@
 # cython: language_level=3, freethreading_compatible=True
-"""The hash by which Kafka's clients spread keys; twin of `millstream.records.plain.murmur2`.
+"""The hash by which Kafka's clients spread keys, compiled.
 
 Every client must agree on it, or the same key lands in two partitions.
 """

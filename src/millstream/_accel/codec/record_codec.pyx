@@ -1,6 +1,6 @@
 # cython: language_level=3, freethreading_compatible=True
 # cython: boundscheck=False, wraparound=False, cdivision=True
-"""Bytes to records, and the writer of batches; twin of `millstream.records.plain.record_codec`.
+"""Bytes to records, and the writer of batches, compiled.
 
 `records` reads every batch with it. The bytes may come from anybody: wire.h checks each of them,
 and an error names the record and the byte. It reads the records section only: it never

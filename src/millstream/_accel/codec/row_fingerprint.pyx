@@ -1,6 +1,6 @@
 # cython: language_level=3, freethreading_compatible=True
 # cython: boundscheck=False, wraparound=False, cdivision=True
-"""What rows are, in any order, as two numbers; twin of `millstream.records.plain.row_fingerprint`.
+"""What rows are, in any order, as two numbers, compiled.
 
 There it says what the numbers are for and how they are made: both must agree to the last bit,
 because one of them is stored and compared years later.

@@ -26,7 +26,7 @@ class Mailbox:
         self._events: deque[RebalanceEvent] = deque()
         self._errors: deque[MillstreamError] = deque()
         self._is_woken = False
-        self._is_nudged = False
+        self._is_notified = False
         self._on_change: Callable[[], None] | None = None
         self._end: MillstreamError | None = None
 
@@ -46,18 +46,18 @@ class Mailbox:
         Raises why nothing will change any more, if that is so.
         """
         with self._lock:
-            if not self._is_nudged and not is_reached():
+            if not self._is_notified and not is_reached():
                 self._raise_end()
                 self._condition.wait(timeout_s)
-            self._is_nudged = False
+            self._is_notified = False
 
     def call_on_change(
         self, is_reached: Callable[[], bool], callback: Callable[[], None] | None
     ) -> bool:
         """Have a callback called once, from any thread; False if it is as wanted already."""
         with self._lock:
-            if callback is not None and (self._is_nudged or is_reached()):
-                self._is_nudged = False
+            if callback is not None and (self._is_notified or is_reached()):
+                self._is_notified = False
                 return False
             if callback is not None:
                 self._raise_end()
@@ -76,10 +76,10 @@ class Mailbox:
         """Whether there is something to hear, records aside. To be asked under the lock."""
         return bool(self._events or self._errors or self._is_woken)
 
-    def nudge(self) -> None:
+    def notify(self) -> None:
         """Have a caller that waits look again. From any thread."""
         with self._lock:
-            self._is_nudged = True
+            self._is_notified = True
         self._notify()
 
     def wake(self) -> None:

@@ -225,7 +225,7 @@ class ConsumerSession:
             method(now_ms, lambda: answer(None))
 
         left = self._ask("leaving the group", leave)
-        left.add_done_callback(lambda _: self.buffer.nudge())
+        left.add_done_callback(lambda _: self.buffer.notify())
         deadline_ms = self._deadline_ms(timeout_s)
         while not left.done():
             yield from self._run_rebalances()

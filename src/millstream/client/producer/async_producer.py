@@ -1,6 +1,6 @@
-"""`AsyncProducer`: the asyncio face. It may be used by several event loops at once.
+"""`AsyncProducer`: the asyncio API. It may be used by several event loops at once.
 
-The same core as the blocking face has, on its own thread. `await producer.send(...)` gives the
+The same core as the blocking API has, on its own thread. `await producer.send(...)` gives the
 handle once the record is in a batch, which is at once unless memory or metadata is missing;
 `await delivery` gives its place. A loop is woken once per batch, not per record.
 """
@@ -328,14 +328,14 @@ class AsyncProducer:
 
     async def _wait_for_topic(self, topic: str, partition: int, deadline: Deadline) -> None:
         self._core.io.check_usable()
-        wish = self._core.wish_for_topic(topic, partition)
+        wait = self._core.wait_for_topic(topic, partition)
         try:
             async with asyncio.timeout(deadline.left_s()):
-                await wish
+                await wait
         except TimeoutError:
             raise self._core.unknown_topic(topic, partition, self._max_block_ms) from None
         finally:
-            wish.abandon()
+            wait.abandon()
 
     def _require_open_transaction(self) -> None:
         if self._core.transactions is not None:

@@ -121,7 +121,7 @@ class CompiledAccumulator(RecordAppender, RecordAccumulator):
                 if batch.reserved:
                     granted += self._pool.release(batch.reserved)
                     batch.reserved = 0
-            self._set_hurry()
+            self._set_flushing()
         for batch in batches:
             batch.writer = None
         for each in granted:

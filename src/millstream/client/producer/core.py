@@ -1,7 +1,7 @@
-"""`ProducerCore`: the parts of a producer, put together; both faces stand on it.
+"""`ProducerCore`: the parts of a producer, put together; both APIs stand on it.
 
-It makes the records that a face was given ready to be appended, tells what must be waited for, and
-carries calls to the I/O thread. It never blocks: the faces do, or await.
+It makes records ready to be appended, tells what must be waited for, and carries calls to the I/O
+thread. It never blocks: the APIs do, or await.
 """
 
 from __future__ import annotations
@@ -276,7 +276,7 @@ class ProducerCore:
 
     # ---- what must be waited for ----
 
-    def wish_for_topic(self, topic: str, partition: int) -> Waiter[None]:
+    def wait_for_topic(self, topic: str, partition: int) -> Waiter[None]:
         """Complete once a topic, and this partition of it, is known."""
         waiter: Waiter[None] = self.runtime.waiter(f"metadata of topic {topic}")
         count = max(1, partition + 1)

@@ -1,4 +1,4 @@
-"""How long a call of a producer's face may still take. Reads a clock that it is given."""
+"""How long a call of a producer's API may still take. Reads a clock that it is given."""
 
 from __future__ import annotations
 

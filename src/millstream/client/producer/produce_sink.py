@@ -64,7 +64,7 @@ class ProduceSink:
         self._wake = wake
         self._linger_ms = linger_ms
         self._request_size_max = request_size_max
-        self._hurries = False
+        self._is_flushing = False
         self._active: dict[PartitionQueue, None] = {}
         self._ungranted: list[PartitionQueue] = []
 
@@ -78,9 +78,9 @@ class ProduceSink:
 
     # ---- with the lock held ----
 
-    def set_hurry(self, hurries: bool) -> None:
+    def set_flushing(self, is_flushing: bool) -> None:
         """Whether nothing may linger."""
-        self._hurries = hurries
+        self._is_flushing = is_flushing
 
     def send_here(self) -> None:
         """Have the thread that notifies send what is due, where that is possible."""
@@ -134,7 +134,7 @@ class ProduceSink:
 
     def _due_ms(self, batch: ProducerBatch) -> int:
         """When a batch may leave: the one rule."""
-        if batch.is_closed or self._hurries:
+        if batch.is_closed or self._is_flushing:
             return batch.retry_at_ms
         return batch.created_ms + self._linger_ms
 

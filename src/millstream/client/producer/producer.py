@@ -1,4 +1,4 @@
-"""`Producer`: the blocking face. Share one among all threads of a process.
+"""`Producer`: the blocking API. Share one among all threads of a process.
 
 `send` returns at once with a handle, unless memory or metadata is missing: then it waits for up to
 `max_block`. All work is done by the core on its own thread; nothing of this module runs there.
@@ -320,13 +320,13 @@ class Producer(RecordSender):
 
     def _wait_for_topic(self, topic: str, partition: int, deadline: Deadline) -> None:
         self._core.io.check_usable()
-        wish = self._core.wish_for_topic(topic, partition)
+        wait = self._core.wait_for_topic(topic, partition)
         try:
-            wish.result(deadline.left_s())
+            wait.result(deadline.left_s())
         except OperationTimeout:
             raise self._core.unknown_topic(topic, partition, self._max_block_ms) from None
         finally:
-            wish.abandon()
+            wait.abandon()
 
     def _require_open_transaction(self) -> None:
         if self._core.transactions is not None:

@@ -279,7 +279,7 @@ class RecordAccumulator:
                     f"a batch of {size} bytes is larger than buffer_memory, {self._pool.total}"
                 )
             reservation = self._pool.enqueue(size)
-            self._set_hurry()
+            self._set_flushing()
         self.sink.notify()  # While somebody waits for memory, nothing lingers.
         return reservation
 
@@ -287,7 +287,7 @@ class RecordAccumulator:
         """Give up a reservation, granted or not."""
         with self._lock:
             granted = self._pool.cancel(reservation)
-            self._set_hurry()
+            self._set_flushing()
         for each in granted:
             each.wake()
 
@@ -298,7 +298,7 @@ class RecordAccumulator:
         """
         with self._lock:
             self._flushes += 1
-            self._set_hurry()
+            self._set_flushing()
             incomplete = list(self._incomplete)
             if sends_here and incomplete:
                 self.sink.send_here()
@@ -309,13 +309,13 @@ class RecordAccumulator:
         """One flush less."""
         with self._lock:
             self._flushes -= 1
-            self._set_hurry()
+            self._set_flushing()
 
     def close(self, error: MillstreamError) -> None:
         """Take no more records: `error` is raised for them. What is here does not linger."""
         with self._lock:
             self._closed_error = self._closed_error or error
-            self._set_hurry()
+            self._set_flushing()
             for queue in self._open_queues():
                 assert queue.open is not None
                 self._close(queue, queue.open)
@@ -405,7 +405,7 @@ class RecordAccumulator:
             elif batch.reserved > sealed:
                 granted = self._pool.release(batch.reserved - sealed)
                 batch.reserved = sealed
-            self._set_hurry()
+            self._set_flushing()
         for each in granted:
             each.wake()
 
@@ -425,7 +425,7 @@ class RecordAccumulator:
                 self._incomplete.pop(batch, None)
                 granted += self._pool.release(batch.reserved)
                 batch.reserved = 0
-            self._set_hurry()
+            self._set_flushing()
         for batch in batches:
             batch.writer = None
         for each in granted:
@@ -456,9 +456,9 @@ class RecordAccumulator:
 
     # ---- with the lock held ----
 
-    def _set_hurry(self) -> None:
+    def _set_flushing(self) -> None:
         """Nothing lingers while somebody flushes, closes, or waits for memory."""
-        self.sink.set_hurry(
+        self.sink.set_flushing(
             bool(self._flushes) or self._closed_error is not None or self._pool.has_waiters
         )
 

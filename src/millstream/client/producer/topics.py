@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from millstream.client.snapshot import Topic
 
 
-class _Wish(NamedTuple):
+class _MetadataWait(NamedTuple):
     """Somebody waits until a topic has at least so many partitions."""
 
     partition_count: int
@@ -34,7 +34,7 @@ class TopicRegistry:
         self._accumulator = accumulator
         self._names = names
         self._followed: dict[str, str] = {}
-        self._wishes: dict[str, list[_Wish]] = {}
+        self._waits: dict[str, list[_MetadataWait]] = {}
         self._set_aside: frozenset[int] = frozenset()
         metadata.subscribe(self._on_update)
 
@@ -42,15 +42,15 @@ class TopicRegistry:
         """Complete `waiter` once the topic has so many partitions, or has an error that stays."""
         wire = self._names.to_wire(topic)
         self._followed[wire] = topic
-        wishes = self._wishes.setdefault(wire, [])
-        if wishes and wishes[0].waiter.done():  # Given up, perhaps with many others after it.
-            wishes[:] = [each for each in wishes if not each.waiter.done()]
-        wishes.append(_Wish(partition_count, waiter))
+        waits = self._waits.setdefault(wire, [])
+        if waits and waits[0].waiter.done():  # Given up, perhaps with many others after it.
+            waits[:] = [each for each in waits if not each.waiter.done()]
+        waits.append(_MetadataWait(partition_count, waiter))
         self._metadata.want([wire])
         known = self._metadata.snapshot.topics.get(wire)
         if known is not None:
             self._learn(known)
-        if self._wishes.get(wire):
+        if self._waits.get(wire):
             self._metadata.request_update()
 
     def keep(self, wire_topic: str) -> None:
@@ -70,7 +70,7 @@ class TopicRegistry:
         for wire in list(self._followed):
             topic = new.topics.get(wire)
             if topic is not None:
-                if topic is not old.topics.get(wire) or wire in self._wishes:
+                if topic is not old.topics.get(wire) or wire in self._waits:
                     self._learn(topic)
             elif wire not in self._metadata.followed and self._accumulator.forget_topic(
                 self._followed[wire]
@@ -87,17 +87,17 @@ class TopicRegistry:
             ]
             # If all are set aside, any is as good as another.
             self._accumulator.set_topic(name, len(topic.partitions), led)
-        self._answer_wishes(topic)
+        self._end_waits(topic)
 
-    def _answer_wishes(self, topic: Topic) -> None:
+    def _end_waits(self, topic: Topic) -> None:
         error = topic.error
         left = []
-        for wish in self._wishes.pop(topic.name, ()):
-            if len(topic.partitions) >= wish.partition_count:
-                wish.waiter.set_result(None)
+        for wait in self._waits.pop(topic.name, ()):
+            if len(topic.partitions) >= wait.partition_count:
+                wait.waiter.set_result(None)
             elif error is not None and not error.retriable:
-                wish.waiter.set_error(type(error)(f"topic {self._followed[topic.name]}: {error}"))
-            elif not wish.waiter.done():
-                left.append(wish)
+                wait.waiter.set_error(type(error)(f"topic {self._followed[topic.name]}: {error}"))
+            elif not wait.waiter.done():
+                left.append(wait)
         if left:
-            self._wishes[topic.name] = left
+            self._waits[topic.name] = left

@@ -91,7 +91,7 @@ class ShareCore:
         self.is_in_poll = False
         self.last_poll_ms = 0
         self._topics: frozenset[str] = frozenset()
-        self._has_deserted = False
+        self._has_timed_out = False
 
     @property
     def lock_timeout_ms(self) -> int | None:
@@ -112,7 +112,7 @@ class ShareCore:
     ) -> None:
         """Acknowledge, release everything else, and leave the group."""
         self._topics = frozenset()
-        self._has_deserted = False
+        self._has_timed_out = False
         self._waiting_poll = None
         self._add(decided)
         self._view.unfollow()
@@ -127,8 +127,8 @@ class ShareCore:
         max_records: int,
     ) -> None:
         """The application waits for records: acknowledge those before, and get it some."""
-        if self._has_deserted:
-            self._has_deserted = False
+        if self._has_timed_out:
+            self._has_timed_out = False
             self.member.subscribe(self._topics)
         self._add(decided)
         self._waiting_poll = _WaitingPoll(until_ms, max_records)
@@ -320,7 +320,7 @@ class ShareCore:
             "or handle fewer records with each poll"
         )
         _logger.warning("%s", error)
-        self._has_deserted = True
+        self._has_timed_out = True
         self._buffer.drop()
         self._closing.append(lambda then_ms: self.member.leave(then_ms, lambda: None))
         return None

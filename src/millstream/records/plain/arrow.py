@@ -1,4 +1,4 @@
-"""The plain twin of `millstream._accel.arrow`: the same names from one place."""
+"""The plain-Python version of `millstream._accel.arrow`: the same names from one place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records to Arrow in plain Python: the first half of the twin of `millstream._accel.arrow`.
+"""Records to Arrow in plain Python: the first half of the counterpart of `millstream._accel.arrow`.
 
 Rows are collected in lists; `finish` makes the buffers, and an export fills in the structures of
 `arrow_abi`. Clear rather than quick.
@@ -100,7 +100,7 @@ class ArrowRecordsBuilder:
         )
 
     def expect(self, size: int) -> None:
-        """About how many bytes come next: the compiled twin makes room for them."""
+        """About how many bytes come next: the compiled version makes room for them."""
 
     @property
     def row_count(self) -> int:
@@ -193,7 +193,7 @@ class ArrowRecords:
         return to_capsule(export_schema(self._numbers), b"arrow_schema")
 
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
-        """The schema and the rows as capsules. A wish for other types is not met."""
+        """The schema and the rows as capsules. A request for other types is ignored."""
         rows = export_array(self)
         return self.__arrow_c_schema__(), to_capsule(rows, b"arrow_array")
 

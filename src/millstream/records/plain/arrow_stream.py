@@ -1,4 +1,4 @@
-"""A stream of Arrow arrays that are made as they are asked for: the plain twin of `ArrowStream`."""
+"""A stream of Arrow arrays that are made as they are asked for; plain `ArrowStream`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ArrowStream:
         columns: Sequence[str] | None = None,
         with_views: bool = False,
     ) -> None:
-        """Views would gain nothing here: `with_views` is for the compiled twin."""
+        """Views would gain nothing here: `with_views` is for the compiled version."""
         self._records = iter(records)
         self._columns = COLUMNS if columns is None else columns
         self.numbers = tuple(columns_by_number(self._columns))
@@ -48,7 +48,7 @@ class ArrowStream:
         self.message: Any = None
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """The stream. A wish for other types is not met."""
+        """The stream. A request for other types is ignored."""
         exported = ArrowArrayStream(
             get_schema=_stream_schema,
             get_next=_stream_next,

@@ -1,4 +1,4 @@
-"""Fetched bytes to consumers' records; plain twin of `millstream._accel.codec.consumer_records`.
+"""Fetched bytes to consumers' records; plain version of `_accel.codec.consumer_records`.
 
 A consumer makes one `FetchedBatches` of each partition in each answer to a fetch and takes records
 or Arrow rows from it until it is empty. Decompression and old formats are the caller's functions.

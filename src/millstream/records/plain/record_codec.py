@@ -1,4 +1,4 @@
-"""The plain twin of `millstream._accel.codec.record_codec`: the same names from one place."""
+"""The plain version of `_accel.codec.record_codec`: the same names from one place."""
 
 from __future__ import annotations
 

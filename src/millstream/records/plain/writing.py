@@ -73,7 +73,7 @@ class BatchWriter:
     ) -> None:
         """Timestamps are written relative to `base_timestamp`, else to the first record's.
 
-        `capacity` is what the compiled twin reserves; a list of pieces has nothing to reserve.
+        `capacity` is what the compiled version reserves; a list of pieces has nothing to reserve.
         """
         self._fixed_base: int | None = None
         if base_timestamp is not None:

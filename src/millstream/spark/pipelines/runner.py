@@ -168,8 +168,8 @@ class Runner:
                 if self._is_stopping or self._failed():
                     break
             self._write_status("stopping" if self._is_stopping else "ending")
-            hurries = self._failed() is not None or self._stop.requests > 1
-            self._end_all(0.0 if hurries else self._pipeline.stop_timeout)
+            is_urgent = self._failed() is not None or self._stop.requests > 1
+            self._end_all(0.0 if is_urgent else self._pipeline.stop_timeout)
         except BaseException as error:
             with suppress(Exception):  # Spark may be gone. What matters is why the run ends.
                 self._end_all(0.0)

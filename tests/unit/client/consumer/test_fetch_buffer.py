@@ -286,7 +286,7 @@ def test_waits_do_not_begin_when_there_is_something(buffer: FetchBuffer) -> None
     assert buffer.next_event() == Assigned(frozenset())
     assert buffer.next_event() is None
 
-    buffer.nudge()
+    buffer.notify()
     buffer.wait(buffer.has_event, None)
     buffer.wake()
     buffer.wait(buffer.has_news, None)

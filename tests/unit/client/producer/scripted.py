@@ -207,7 +207,7 @@ class Desk:
         self.core = ProducerCore(
             ProducerConfig(**given), selector=self.selector, clock=self.clock, random=Random(2)
         )
-        wish = self.core.wish_for_topic(TOPIC, -1)
+        wish = self.core.wait_for_topic(TOPIC, -1)
         self.turn(wish.done)
 
     def turn(self, is_done: Any, limit_ms: int = 300_000) -> None:

@@ -90,7 +90,7 @@ class Membership:
         # Written by the polling thread, read by the I/O thread: single values, no lock needed.
         self._is_in_poll = False
         self._last_poll_ms: int | None = None
-        self._has_deserted = False
+        self._has_timed_out = False
         self._next_commit_ms: int | None = None
         self._auto_committed: dict[TopicPartition, OffsetAndMetadata] = {}
         self._is_auto_committing = False
@@ -123,7 +123,7 @@ class Membership:
         """Give everything back and leave; `on_done` when the group has heard of it."""
         self._subscription = None
         self._view.unfollow()
-        self._has_deserted = False
+        self._has_timed_out = False
         self._auto_committed.clear()
         if self._machine is None:
             on_done()
@@ -154,7 +154,7 @@ class Membership:
         """
         self._last_poll_ms = now_ms
         self._is_in_poll = True
-        return self._has_deserted or self._is_commit_due(now_ms)
+        return self._has_timed_out or self._is_commit_due(now_ms)
 
     def leave_poll(self, now_ms: int) -> None:
         """The application got its records and works with them."""
@@ -163,8 +163,8 @@ class Membership:
 
     def on_poll(self, consumed: Mapping[TopicPartition, OffsetAndMetadata], now_ms: int) -> None:
         """The application polls, so it is done with all records that it was given before."""
-        if self._has_deserted:
-            self._has_deserted = False
+        if self._has_timed_out:
+            self._has_timed_out = False
             if self._machine is not None:
                 self._machine.return_to_group(now_ms)
         if self._is_commit_due(now_ms):
@@ -254,7 +254,7 @@ class Membership:
             "(max_poll_records), handle them faster, or raise max_poll_interval"
         )
         _logger.warning("%s", error)
-        self._has_deserted = True
+        self._has_timed_out = True
         self._machine.leave_on_poll_timeout(error, now_ms)
         return None
 
@@ -304,7 +304,7 @@ class Membership:
             return None
         why = (
             "it left the group because poll() was not called in time"
-            if self._has_deserted
+            if self._has_timed_out
             else "the group has given it to another member"
         )
         return CommitFailed(
