@@ -30,10 +30,15 @@ def storage_errors(directory: str, doing: str) -> Iterator[None]:
 
 
 def storage_error(directory: str, doing: str, cause: OSError) -> KafkaStorageError:
-    """The same for a path where a context manager costs too much; raise it `from` the cause."""
-    if cause.errno in _FULL:
-        return KafkaStorageError(f"{directory}: the disk is full while {doing} ({cause})")
-    return KafkaStorageError(f"{directory}: {doing} failed ({cause})")
+    """The same for a path where a context manager costs too much.
+
+    The cause goes along whether the error is raised or only told: it says whether the disk is
+    merely full.
+    """
+    problem = "the disk is full while {}" if cause.errno in _FULL else "{} failed"
+    error = KafkaStorageError(f"{directory}: {problem.format(doing)} ({cause})")
+    error.__cause__ = cause
+    return error
 
 
 def is_disk_full(error: BaseException) -> bool:
