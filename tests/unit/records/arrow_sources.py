@@ -71,13 +71,13 @@ class Tampered:
 
 
 class FailingStream:
-    """A stream that gives an errno for its schema, with or without a reason."""
+    """A stream that gives a code for its schema, with or without a reason, and nothing else."""
 
-    def __init__(self, reason: bytes | None) -> None:
+    def __init__(self, reason: bytes | None, code: int = 22) -> None:
         self._text = ctypes.create_string_buffer(reason) if reason else None
         self._callbacks = (
-            arrow_abi.GetSchema(lambda stream, out: 22),
-            arrow_abi.GetNext(lambda stream, out: 22),
+            arrow_abi.GetSchema(lambda stream, out: code),
+            arrow_abi.GetNext(lambda stream, out: code),
             arrow_abi.GetLastError(
                 lambda stream: ctypes.addressof(self._text) if self._text else None
             ),

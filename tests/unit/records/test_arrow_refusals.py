@@ -232,6 +232,19 @@ def test_strings_without_their_data_are_refused(kernel: Any) -> None:
         next(kernel.ArrowRecordsReader(data))
 
 
+def test_views_without_the_sizes_of_their_buffers_are_refused(kernel: Any) -> None:
+    def forget_sizes(array: Any) -> None:
+        column = array.children[0].contents
+        column.buffers[column.n_buffers - 1] = None
+
+    views = raw("4i", 13, 0, 0, 0)
+    column = pa.Array.from_buffers(pa.binary_view(), 1, [None, views, pa.py_buffer(b"a" * 13)])
+    data = Tampered(pa.record_batch({"value": column}), forget_sizes)
+
+    with pytest.raises(InvalidArgument, match="array does not have the shape of its schema"):
+        next(kernel.ArrowRecordsReader(data))
+
+
 def test_views_that_are_null_may_hold_anything(kernel: Any) -> None:
     views = raw("8i", 1, ord("a"), 0, 0, 13, 0, 9, -1)
     column = pa.Array.from_buffers(pa.binary_view(), 2, [raw("B", 1), views])
@@ -271,6 +284,14 @@ def test_data_is_taken_once(kernel: Any) -> None:
         assert len(rows_of(kernel, kept)) == 1
         with pytest.raises(InvalidArgument, match="was taken before, or released; export it again"):
             kernel.ArrowRecordsReader(kept)
+
+
+def test_a_capsule_that_is_dropped_while_the_process_ends_is_left_alone() -> None:
+    cleared: list[None] = []
+
+    arrow_abi._on_drop(0, lambda: cleared.append(None), lambda: True)
+
+    assert len(cleared) == 1, "and nothing else was touched: there is no such capsule"
 
 
 def test_a_schema_without_its_children_is_refused(kernel: Any) -> None:
@@ -392,5 +413,15 @@ def test_a_stream_without_a_schema_says_why_and_is_released_once(
         kernel.ArrowRecordsReader(stream)
 
     assert raised.value.errno == 22
+    del raised
+    assert stream.release_count == 1
+
+
+def test_a_stream_that_gives_no_schema_is_refused_and_released(kernel: Any) -> None:
+    stream = FailingStream(None, 0)
+
+    with pytest.raises(InvalidArgument, match="the Arrow schema is incomplete") as raised:
+        kernel.ArrowRecordsReader(stream)
+
     del raised
     assert stream.release_count == 1
