@@ -20,18 +20,18 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from millstream.clock import SystemClock
-from millstream.network.request import Outcome
+from millstream.network.server.request import Outcome
 from millstream.protocol.frame import encode_request
 from millstream.records import RecordBatchBuilder
 from millstream.storage.disk import DiskFileSystem
-from millstream.storage.log_results import FetchIsolation
+from millstream.storage.log.log_results import FetchIsolation
 from tests.unit.server.fakes import Client
 from tests.unit.server.harness import Broker, frame_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from millstream.network.request import Request
+    from millstream.network.server.request import Request
     from millstream.protocol.message import Message
 
 _ROUNDS, _QUICK_ROUNDS = 9, 3

@@ -26,16 +26,16 @@ from typing import TYPE_CHECKING, Any
 from millstream.clock import SystemClock
 from millstream.records.builder import RecordBatchBuilder
 from millstream.storage.background import Background
-from millstream.storage.broker_config import LogManagerConfig
 from millstream.storage.checkpoint import (
     HIGH_WATERMARK_FILE,
     RECOVERY_POINT_FILE,
     write_offsets,
 )
-from millstream.storage.config import LogConfig
 from millstream.storage.disk import DiskFile, DiskFileSystem
-from millstream.storage.log_directory import format_directory
-from millstream.storage.log_manager import LogManager
+from millstream.storage.log.config import LogConfig
+from millstream.storage.manager.broker_config import LogManagerConfig
+from millstream.storage.manager.log_directory import format_directory
+from millstream.storage.manager.log_manager import LogManager
 from millstream.types import TopicPartition, Uuid
 
 if TYPE_CHECKING:

@@ -78,7 +78,13 @@ class Region:
 async def serve(file_path: str, file_bytes: int, buffer_bytes: int) -> None:
     """Answer every request with the same bytes until standard input ends."""
     from millstream.clock import SystemClock
-    from millstream.network import Outcome, Request, Response, SocketServer, SocketServerConfig
+    from millstream.network.server import (
+        Outcome,
+        Request,
+        Response,
+        SocketServer,
+        SocketServerConfig,
+    )
     from millstream.protocol.api import ApiKey
 
     answer = struct.pack(">i", ANSWER_BYTES + file_bytes - 4) + bytes(ANSWER_BYTES - 4)

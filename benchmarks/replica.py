@@ -34,12 +34,12 @@ from millstream.replica.fetch_partition import FetchPartition
 from millstream.replica.fetch_service import FetchParams
 from millstream.replica.replica_manager import ReplicaManager
 from millstream.storage.background import Background
-from millstream.storage.broker_config import LogManagerConfig
-from millstream.storage.config import LogConfig
 from millstream.storage.disk import DiskFileSystem
-from millstream.storage.log_directory import format_directory
-from millstream.storage.log_manager import LogManager
-from millstream.storage.log_results import FetchIsolation
+from millstream.storage.log.config import LogConfig
+from millstream.storage.log.log_results import FetchIsolation
+from millstream.storage.manager.broker_config import LogManagerConfig
+from millstream.storage.manager.log_directory import format_directory
+from millstream.storage.manager.log_manager import LogManager
 from millstream.types import TopicPartition, Uuid
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from millstream.replica.fetch_session import FetchContext
     from millstream.replica.isr import IsrProposal
     from millstream.replica.ports import IsrAnswered
-    from millstream.storage.unified_log import UnifiedLog
+    from millstream.storage.log.unified_log import UnifiedLog
 
 TOPIC_ID = Uuid(bytes(range(16)))
 PARTITIONS = 1000

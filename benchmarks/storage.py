@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from millstream import _accel
 from millstream.records import RecordBatchBuilder
-from millstream.storage.config import LogConfig
 from millstream.storage.disk import DiskFileSystem
-from millstream.storage.loader import LoadRequest
-from millstream.storage.unified_log import UnifiedLog
+from millstream.storage.log.config import LogConfig
+from millstream.storage.log.loader import LoadRequest
+from millstream.storage.log.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -21,15 +21,15 @@ from millstream.coordinator.share.config import ShareCoordinatorConfig
 from millstream.coordinator.transaction.config import TransactionConfig
 from millstream.metadata.metadata_log_config import MetadataLogConfig
 from millstream.metadata.snapshots import SnapshotConfig
-from millstream.network.config import SocketServerConfig
-from millstream.network.listener_limits import ListenerLimits
+from millstream.network.server.config import SocketServerConfig
+from millstream.network.server.listener_limits import ListenerLimits
 from millstream.node.config import NodeConfig, ProcessConfig, node_config
 from millstream.node.config_warnings import WITHOUT_EFFECT
 from millstream.raft.config import QuorumConfig
 from millstream.replica.config import ReplicaConfig
 from millstream.server.config import ServerConfig
-from millstream.storage.broker_config import CleanerConfig, LogManagerConfig
-from millstream.storage.config import LogConfig
+from millstream.storage.log.config import LogConfig
+from millstream.storage.manager.broker_config import CleanerConfig, LogManagerConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

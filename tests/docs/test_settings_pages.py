@@ -8,7 +8,7 @@ import pytest
 
 from millstream.config import keys_of
 from millstream.node.config import NodeConfig
-from millstream.storage.config import LogConfig
+from millstream.storage.log.config import LogConfig
 from tools.settings_pages import PAGES, REFERENCE, broker_page, topic_page
 
 

@@ -12,14 +12,14 @@ from millstream.records import Compression, ControlType, EndTxnMarker, RecordBat
 from millstream.records.builder import RecordBatchBuilder
 from millstream.records.control import control_type, end_txn_marker
 from millstream.storage.background import Background
-from millstream.storage.broker_config import CleanerConfig, LogManagerConfig
-from millstream.storage.cleaner import LogCleaner
-from millstream.storage.config import LogConfig
+from millstream.storage.cleaner.cleaner import LogCleaner
 from millstream.storage.disk import DiskFileSystem
-from millstream.storage.log_directory import format_directory
-from millstream.storage.log_manager import LogManager
-from millstream.storage.log_results import FetchIsolation
-from millstream.storage.producer_entry import AppendOrigin
+from millstream.storage.log.config import LogConfig
+from millstream.storage.log.log_results import FetchIsolation
+from millstream.storage.log.producer_entry import AppendOrigin
+from millstream.storage.manager.broker_config import CleanerConfig, LogManagerConfig
+from millstream.storage.manager.log_directory import format_directory
+from millstream.storage.manager.log_manager import LogManager
 from millstream.types import TopicPartition
 from tests.interop.kafka_broker import CLUSTER_ID, NODE_ID
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from millstream.storage.cleaning_ports import CleaningStats
-    from millstream.storage.unified_log import UnifiedLog
+    from millstream.storage.cleaner.cleaning_ports import CleaningStats
+    from millstream.storage.log.unified_log import UnifiedLog
 
 BACKOFF_MS = 15_000
 

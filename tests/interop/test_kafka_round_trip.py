@@ -14,7 +14,7 @@ import pytest
 
 from millstream.clock import SystemClock
 from millstream.records import Compression, ControlType
-from millstream.storage.config import LogConfig
+from millstream.storage.log.config import LogConfig
 from tests.interop.java_client import require_broker_jars
 from tests.interop.kafka_broker import KafkaBroker, dump_segments
 from tests.interop.kafka_topics import (

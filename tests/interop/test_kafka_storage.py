@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from millstream.records import Compression, ControlType
-from millstream.storage.config import LogConfig
+from millstream.storage.log.config import LogConfig
 from tests.interop.java_client import require_broker_jars
 from tests.interop.kafka_broker import dump_segments
 from tests.interop.log_keeper import LogKeeper, Writer, batches_of, format_for_us

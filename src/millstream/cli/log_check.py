@@ -26,16 +26,16 @@ from millstream.cli.record_format import Encoding
 from millstream.errors import CorruptMessage, MillstreamError
 from millstream.metadata.checkpoints import decode_checkpoint
 from millstream.records import RecordBatch
-from millstream.storage.batch_scan import scan_heads
-from millstream.storage.epoch_cache import LeaderEpochCache
 from millstream.storage.file_names import LOG
+from millstream.storage.log.batch_scan import scan_heads
+from millstream.storage.log.epoch_cache import LeaderEpochCache
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from millstream.records import LegacyBatch
-    from millstream.storage.batch_scan import BatchHead
     from millstream.storage.filesystem import File
+    from millstream.storage.log.batch_scan import BatchHead
 
 
 class Finding(NamedTuple):

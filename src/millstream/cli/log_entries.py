@@ -17,20 +17,20 @@ from millstream.errors import CorruptMessage, KafkaStorageError, UnsupportedComp
 from millstream.metadata.topic_names import CLUSTER_METADATA_TOPIC
 from millstream.records import RecordBatch
 from millstream.records.layout import MAGIC_AT
-from millstream.storage.batch_scan import scan_batches
 from millstream.storage.checkpoint import read_epochs, read_offsets
-from millstream.storage.index import OffsetIndex, TimeIndex
-from millstream.storage.meta_properties import read_meta_properties, read_partition_metadata
-from millstream.storage.producer_snapshot import parse_snapshot
-from millstream.storage.transaction_index import TransactionIndex
+from millstream.storage.log.batch_scan import scan_batches
+from millstream.storage.log.index import OffsetIndex, TimeIndex
+from millstream.storage.log.producer_snapshot import parse_snapshot
+from millstream.storage.log.transaction_index import TransactionIndex
+from millstream.storage.manager.meta_properties import read_meta_properties, read_partition_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from millstream.cli.output import Row
     from millstream.records import LegacyBatch, Record
-    from millstream.storage.batch_scan import BatchAt
-    from millstream.storage.index import OffsetPosition, TimestampOffset
+    from millstream.storage.log.batch_scan import BatchAt
+    from millstream.storage.log.index import OffsetPosition, TimestampOffset
 
 FILESYSTEM: Final = ReadOnlyFileSystem()
 

@@ -32,7 +32,7 @@ from millstream.storage.file_names import (
     parse_partition_directory_name,
     parse_segment_file_name,
 )
-from millstream.storage.meta_properties import META_PROPERTIES_FILE, PARTITION_METADATA_FILE
+from millstream.storage.manager.meta_properties import META_PROPERTIES_FILE, PARTITION_METADATA_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

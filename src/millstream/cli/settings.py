@@ -135,7 +135,7 @@ def explain_refusal(error: InvalidConfig, keys: Iterable[str], kind: ResourceTyp
 
 def unknown_key(key: str, resource: Resource) -> str | None:
     """What to say about a key that Millstream does not know; None if it does."""
-    from millstream.network.listener_limits import limited_listener
+    from millstream.network.server.listener_limits import limited_listener
 
     known = known_keys(resource.kind)
     if key in known or resource.kind is ResourceType.BROKER_LOGGER:
@@ -151,7 +151,7 @@ def known_keys(kind: ResourceType) -> frozenset[str]:
 
     match kind:
         case ResourceType.TOPIC:
-            from millstream.storage.config import LogConfig
+            from millstream.storage.log.config import LogConfig
 
             return frozenset(each.name for each in keys_of(LogConfig).values())
         case ResourceType.GROUP:

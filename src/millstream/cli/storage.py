@@ -27,7 +27,7 @@ from millstream.node.formatting import (
 )
 from millstream.node.main import read_config
 from millstream.storage.disk import DiskFileSystem
-from millstream.storage.meta_properties import require_one_owner
+from millstream.storage.manager.meta_properties import require_one_owner
 
 if TYPE_CHECKING:
     from millstream.node.config import NodeConfig

@@ -29,7 +29,7 @@ from millstream.config import (
 )
 from millstream.config.validation import find_faults
 from millstream.errors import InvalidArgument
-from millstream.network.network_client import NetworkClientConfig
+from millstream.network.client.network_client import NetworkClientConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from millstream.errors import MillstreamError, error_for_code, is_retriable
-from millstream.network.network_client import VersionedRequest
+from millstream.network.client.network_client import VersionedRequest
 from millstream.protocol.api import ApiKey
 from millstream.protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse
 from millstream.protocol.messages.find_coordinator import Coordinator as Found
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from random import Random
 
     from millstream.client.targets import CoordinatorKind
-    from millstream.network.backoff import Backoff
-    from millstream.network.network_client import NetworkClient
+    from millstream.network.client.backoff import Backoff
+    from millstream.network.client.network_client import NetworkClient
     from millstream.protocol.message import Message
 
 KEY_TYPES: Final[Mapping[CoordinatorKind, int]] = {"group": 0, "transaction": 1, "share": 2}

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from millstream.client.runtime import ClientRuntime
 from millstream.clock import SystemClock
 from millstream.errors import ClientClosed, ForkedClient
-from millstream.network.selector_factory import open_client_selector
+from millstream.network.client.selector_factory import open_client_selector
 
 if TYPE_CHECKING:
     from millstream.client.config import ClientConfig

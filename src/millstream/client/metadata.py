@@ -27,8 +27,8 @@ from millstream.errors import (
     RebootstrapRequired,
     UnknownTopicOrPartition,
 )
-from millstream.network.backoff import Backoff
-from millstream.network.network_client import VersionedRequest
+from millstream.network.client.backoff import Backoff
+from millstream.network.client.network_client import VersionedRequest
 from millstream.protocol.api import ApiKey
 from millstream.protocol.messages import MetadataRequest, MetadataResponse
 from millstream.protocol.messages.metadata import MetadataRequestTopic
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from millstream.client.addresses import Address
-    from millstream.network.network_client import NetworkClient
+    from millstream.network.client.network_client import NetworkClient
     from millstream.protocol.message import Message
 
 __all__ = [

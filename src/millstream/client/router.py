@@ -35,8 +35,8 @@ from millstream.errors import (
     error_for_code,
     is_retriable,
 )
-from millstream.network.backoff import Backoff
-from millstream.network.network_client import VersionedRequest
+from millstream.network.client.backoff import Backoff
+from millstream.network.client.network_client import VersionedRequest
 from millstream.protocol.api import API_BY_KEY
 from millstream.protocol.message import Message
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from millstream.client.metadata import Metadata
-    from millstream.network.network_client import NetworkClient, OnDone, RequestSource
+    from millstream.network.client.network_client import NetworkClient, OnDone, RequestSource
 
 __all__ = [
     "ANY",

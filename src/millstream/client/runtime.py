@@ -15,7 +15,7 @@ from millstream.client.futures import Waiter
 from millstream.client.metadata import Metadata
 from millstream.client.router import RequestRouter, RouterConfig
 from millstream.errors import ClientClosed
-from millstream.network.network_client import NetworkClient
+from millstream.network.client.network_client import NetworkClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from millstream.client.config import ClientConfig
     from millstream.client.metadata import MetadataConfig
     from millstream.clock import Clock
-    from millstream.network.client_selector import ClientSelector
+    from millstream.network.client.selector import ClientSelector
 
 T = TypeVar("T")
 

@@ -32,7 +32,7 @@ from millstream.config.durations import duration_ms
 from millstream.errors import InvalidConfig, InvalidRequest
 from millstream.metadata.configs import ConfigResource, ResourceType
 from millstream.metadata.topic_names import check_topic_name
-from millstream.storage.config import LogConfig
+from millstream.storage.log.config import LogConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

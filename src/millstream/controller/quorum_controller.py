@@ -36,7 +36,7 @@ from millstream.protocol.messages.log_records import (
     EndTransactionRecord,
     NoOpRecord,
 )
-from millstream.storage.config import LogConfig
+from millstream.storage.log.config import LogConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

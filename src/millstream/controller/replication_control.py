@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from millstream.metadata.image import MetadataImage
     from millstream.metadata.topics import PartitionRegistration, TopicImage
     from millstream.protocol.message import Message
-    from millstream.storage.config import LogConfig
+    from millstream.storage.log.config import LogConfig
     from millstream.types import Uuid
 
 

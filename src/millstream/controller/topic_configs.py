@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from millstream.config import keys_of, to_properties
 from millstream.metadata.configs import CLUSTER_DEFAULT
 from millstream.protocol.messages.create_topics import CreatableTopicConfigs
-from millstream.storage.config import LogConfig
+from millstream.storage.log.config import LogConfig
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

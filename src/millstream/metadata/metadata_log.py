@@ -28,12 +28,15 @@ from millstream.metadata.snapshot_files import (
 from millstream.metadata.stalls import stalls
 from millstream.metadata.synced_offset import SyncedOffset
 from millstream.raft.ports import LogStalled
-from millstream.storage.config import LogConfig
 from millstream.storage.faults import is_disk_failure, is_out_of_descriptors, storage_errors
 from millstream.storage.file_names import LOG, parse_segment_file_name
-from millstream.storage.loader import LoadRequest
-from millstream.storage.meta_properties import read_partition_metadata, write_partition_metadata
-from millstream.storage.unified_log import UnifiedLog
+from millstream.storage.log.config import LogConfig
+from millstream.storage.log.loader import LoadRequest
+from millstream.storage.log.unified_log import UnifiedLog
+from millstream.storage.manager.meta_properties import (
+    read_partition_metadata,
+    write_partition_metadata,
+)
 from millstream.types import INT64_MAX, Uuid
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from millstream.protocol.messages.broker_heartbeat import BrokerHeartbeatResponse
     from millstream.protocol.messages.broker_registration import BrokerRegistrationResponse
     from millstream.protocol.notation import VersionRange
-    from millstream.storage.log_manager import LogManager
+    from millstream.storage.manager.log_manager import LogManager
     from millstream.types import Uuid
 
 RETRY_MS: Final = 100

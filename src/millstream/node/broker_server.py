@@ -45,16 +45,16 @@ if TYPE_CHECKING:
 
     from millstream.clock import Clock
     from millstream.network.endpoint import Endpoint
-    from millstream.network.socket_server import SocketServer
+    from millstream.network.server.socket_server import SocketServer
     from millstream.node.config import NodeConfig
     from millstream.node.shared_server import SharedServer
     from millstream.node.timers import Timers
     from millstream.node.workers import Workers
     from millstream.protocol.message import Message
     from millstream.server.ports import ControllerChannel
-    from millstream.storage.config import LogConfig
     from millstream.storage.filesystem import FileSystem
-    from millstream.storage.log_registry import DirectoryFailure
+    from millstream.storage.log.config import LogConfig
+    from millstream.storage.manager.log_registry import DirectoryFailure
 
 _logger = logging.getLogger(__name__)
 

@@ -38,9 +38,9 @@ from millstream.errors import InvalidConfig, InvalidRequest
 from millstream.metadata.configs import ConfigResource, ResourceType
 from millstream.metadata.metadata_log_config import MetadataLogConfig
 from millstream.metadata.snapshots import SnapshotConfig
-from millstream.network.config import SocketServerConfig
 from millstream.network.endpoint import SecurityProtocol, parse_listener
-from millstream.network.listener_limits import (
+from millstream.network.server.config import SocketServerConfig
+from millstream.network.server.listener_limits import (
     limit_key,
     limited_listener,
     listener_limit_faults,
@@ -52,8 +52,8 @@ from millstream.node.protection import protection_faults
 from millstream.raft.config import QuorumConfig
 from millstream.replica.config import ReplicaConfig
 from millstream.server.config import ServerConfig
-from millstream.storage.broker_config import CleanerConfig, LogManagerConfig
-from millstream.storage.config import LogConfig
+from millstream.storage.log.config import LogConfig
+from millstream.storage.manager.broker_config import CleanerConfig, LogManagerConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

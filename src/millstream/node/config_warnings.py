@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from millstream.config import nearest_key
-from millstream.network.listener_limits import limited_listener
+from millstream.network.server.listener_limits import limited_listener
 from millstream.node.protection import only_tunes_protection
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from millstream.controller.quorum_controller import QuorumController
 from millstream.errors import NO_ERROR, error_for_code
 from millstream.metadata.features import CONTROLLER_REGISTRATION_SINCE, SUPPORTED_FEATURES
 from millstream.metadata.records import encode_record
-from millstream.network.listener_limits import limit_key
+from millstream.network.server.listener_limits import limit_key
 from millstream.protocol.messages.controller_registration import (
     ControllerRegistrationRequest,
     ControllerRegistrationResponse,

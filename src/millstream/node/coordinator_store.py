@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from millstream.coordinator.ports import Appended, LogBounds
 from millstream.errors import ApiError, NotLeaderOrFollower
 from millstream.replica.append_service import ACKS_ALL
-from millstream.storage.producer_entry import AppendOrigin
+from millstream.storage.log.producer_entry import AppendOrigin
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from millstream.metadata.cache import KRaftMetadataCache
     from millstream.metadata.delta import MetadataDelta
     from millstream.metadata.image import MetadataImage
-    from millstream.network.request import Connection
+    from millstream.network.server.request import Connection
     from millstream.node.config import NodeConfig
     from millstream.replica.replica_manager import ReplicaManager
     from millstream.server.ports import ControllerChannel

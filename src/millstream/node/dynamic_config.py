@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 from millstream.config import from_synonyms, parse
 from millstream.errors import InvalidConfig
 from millstream.metadata.configs import CLUSTER_DEFAULT, ConfigResource, ResourceType
-from millstream.network.config import SocketServerConfig
-from millstream.network.listener_limits import listener_limits
-from millstream.storage.broker_config import CleanerConfig, LogManagerConfig
-from millstream.storage.config import LogConfig
+from millstream.network.server.config import SocketServerConfig
+from millstream.network.server.listener_limits import listener_limits
+from millstream.storage.log.config import LogConfig
+from millstream.storage.manager.broker_config import CleanerConfig, LogManagerConfig
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

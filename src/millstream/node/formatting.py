@@ -36,7 +36,7 @@ from millstream.raft.voters import (
 from millstream.storage.faults import storage_errors
 from millstream.storage.file_names import parse_partition_directory_name
 from millstream.storage.filesystem import directory_of, write_atomically
-from millstream.storage.meta_properties import (
+from millstream.storage.manager.meta_properties import (
     MetaProperties,
     read_meta_properties,
     require_one_owner,

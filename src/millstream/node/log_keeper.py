@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from millstream.storage.log_manager import LogManager
+from millstream.storage.manager.log_manager import LogManager
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from millstream.node.dynamic_config import DynamicConfig
     from millstream.node.timers import Timers
     from millstream.node.workers import Workers
-    from millstream.storage.cleaner import LogCleaner
-    from millstream.storage.config import LogConfig
+    from millstream.storage.cleaner.cleaner import LogCleaner
     from millstream.storage.filesystem import FileSystem
-    from millstream.storage.log_recovery import RecoveryProgress
-    from millstream.storage.log_registry import DirectoryFailure
+    from millstream.storage.log.config import LogConfig
+    from millstream.storage.manager.log_recovery import RecoveryProgress
+    from millstream.storage.manager.log_registry import DirectoryFailure
 
 _logger = logging.getLogger(__name__)
 
@@ -111,7 +111,7 @@ class LogKeeper:
 
     def _start_cleaner(self) -> None:
         """A broker without compacted topics has none: it costs memory and wakes up to look."""
-        from millstream.storage.cleaner import LogCleaner
+        from millstream.storage.cleaner.cleaner import LogCleaner
 
         self._cleaner = LogCleaner(
             self.logs,

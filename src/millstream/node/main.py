@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 from millstream.clock import SystemClock
 from millstream.errors import InvalidConfig, MillstreamError
-from millstream.network.descriptors import ENOUGH, raise_limit
+from millstream.network.server.descriptors import ENOUGH, raise_limit
 from millstream.node.config import known_keys, node_config
 from millstream.node.formatting import storage_info
 from millstream.node.listen_option import with_advertise, with_listen

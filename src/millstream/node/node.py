@@ -17,7 +17,7 @@ from millstream.clock import SystemClock
 from millstream.errors import InvalidConfig, KafkaStorageError, MillstreamError
 from millstream.metadata.features import SUPPORTED_FEATURES
 from millstream.network.endpoint import host_and_port
-from millstream.network.socket_server import SocketServer
+from millstream.network.server.socket_server import SocketServer
 from millstream.node.broker_lifecycle import PROTOCOL_IDS
 from millstream.node.broker_server import BrokerServer
 from millstream.node.config import CONTROLLER_LISTENER
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from millstream.clock import Clock
     from millstream.network.endpoint import Endpoint
-    from millstream.network.request import Connection, RequestHandler
+    from millstream.network.server.request import Connection, RequestHandler
     from millstream.node.config import NodeConfig
     from millstream.protocol.message import Message
     from millstream.raft.effects import Peer

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from millstream.metadata.topics_delta import LocalPartition
     from millstream.node.dynamic_config import DynamicConfig
     from millstream.replica.replica_manager import ReplicaManager
-    from millstream.storage.config import LogConfig
-    from millstream.storage.log_manager import LogManager
+    from millstream.storage.log.config import LogConfig
+    from millstream.storage.manager.log_manager import LogManager
     from millstream.types import TopicPartition, Uuid
 
 

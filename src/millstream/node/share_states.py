@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from millstream.errors import ApiError
 from millstream.metadata.topic_names import SHARE_STATE_TOPIC
-from millstream.storage.log_results import LATEST_TIMESTAMP
+from millstream.storage.log.log_results import LATEST_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,7 +21,7 @@ from millstream.errors import (
 from millstream.replica.fast_produce import make_fast_produce
 from millstream.replica.pending_acks import NEVER_MS
 from millstream.storage.faults import storage_error
-from millstream.storage.producer_entry import AppendOrigin
+from millstream.storage.log.producer_entry import AppendOrigin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from millstream.replica.partition_table import PartitionTable
     from millstream.replica.pending_acks import PendingAck
     from millstream.replica.ports import LogStore
-    from millstream.storage.log_results import AppendInfo
-    from millstream.storage.verification import VerificationGuard
+    from millstream.storage.log.log_results import AppendInfo
+    from millstream.storage.log.verification import VerificationGuard
     from millstream.types import ReadableBuffer, Uuid
 
     AppendEntry: TypeAlias = tuple[str | Uuid, int, ReadableBuffer | None]

@@ -1,7 +1,7 @@
 """The broker's settings for replicas and fetches: Kafka's names and defaults.
 
 `node` gathers them; `ReplicaManager` takes a `ReplicaConfig`. Settings of a topic, such as
-`min.insync.replicas`, are in `storage.config`.
+`min.insync.replicas`, are in `storage.log.config`.
 """
 
 from __future__ import annotations

@@ -13,9 +13,9 @@ from millstream.replica.fetch_state import UNKNOWN, FetchPartitionState
 if TYPE_CHECKING:
     from millstream.errors import ApiError
     from millstream.replica.partition import Partition
-    from millstream.storage.epoch_cache import EpochEnd
     from millstream.storage.filesystem import FileSlice
-    from millstream.storage.transaction_index import AbortedTransaction
+    from millstream.storage.log.epoch_cache import EpochEnd
+    from millstream.storage.log.transaction_index import AbortedTransaction
 
 
 class FetchPartition(FetchPartitionState):

@@ -26,7 +26,7 @@ from millstream.replica.partition_reader import (
 )
 from millstream.replica.purgatory import DelayedOperation
 from millstream.replica.replica_selector import replicas_with
-from millstream.storage.log_results import FetchIsolation
+from millstream.storage.log.log_results import FetchIsolation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

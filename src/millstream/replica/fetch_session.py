@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from millstream.errors import ApiError
-    from millstream.network.request import ResponsePart
+    from millstream.network.server.request import ResponsePart
     from millstream.replica.fetch_partition import FetchPartition, FetchPartitionData
     from millstream.replica.fetch_session_cache import FetchSessionCache
     from millstream.types import Uuid

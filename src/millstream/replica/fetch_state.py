@@ -14,7 +14,7 @@ from millstream import _accel
 if TYPE_CHECKING:
     from millstream.replica.fetch_partition import FetchPartition
     from millstream.replica.partition import Partition
-    from millstream.storage.log_results import OffsetMetadata
+    from millstream.storage.log.log_results import OffsetMetadata
     from millstream.types import Uuid
 
 UNKNOWN: Final = -1

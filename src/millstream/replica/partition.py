@@ -34,7 +34,7 @@ from millstream.replica.isr import (
 )
 from millstream.replica.partition_state import PartitionState
 from millstream.replica.pending_acks import PendingAcks
-from millstream.storage.producer_entry import AppendOrigin
+from millstream.storage.log.producer_entry import AppendOrigin
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from millstream.errors import ApiError
     from millstream.metadata.topics import PartitionRegistration
     from millstream.replica.ports import BrokerView, IsrAnswer
-    from millstream.storage.log_results import AppendInfo
-    from millstream.storage.unified_log import UnifiedLog
-    from millstream.storage.verification import VerificationGuard
+    from millstream.storage.log.log_results import AppendInfo
+    from millstream.storage.log.unified_log import UnifiedLog
+    from millstream.storage.log.verification import VerificationGuard
     from millstream.types import ReadableBuffer, TopicPartition, Uuid
 
 NO_EPOCH: Final = -1

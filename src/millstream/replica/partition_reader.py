@@ -12,8 +12,8 @@ from millstream.errors import OffsetNotAvailable, OffsetOutOfRange, UnsupportedV
 from millstream.replica.fetch_partition import FetchPartitionData
 from millstream.replica.fetch_state import UNKNOWN
 from millstream.replica.partition import NO_EPOCH
-from millstream.storage.epoch_cache import UNDEFINED_END, UNDEFINED_EPOCH
-from millstream.storage.log_results import (
+from millstream.storage.log.epoch_cache import UNDEFINED_END, UNDEFINED_EPOCH
+from millstream.storage.log.log_results import (
     EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_PENDING_UPLOAD_TIMESTAMP,
     EARLIEST_TIMESTAMP,
@@ -23,12 +23,12 @@ from millstream.storage.log_results import (
     NO_TIMESTAMP,
     FetchIsolation,
 )
-from millstream.storage.time_lookup import TimedRecord
+from millstream.storage.log.time_lookup import TimedRecord
 
 if TYPE_CHECKING:
     from millstream.replica.fetch_partition import FetchPartition
     from millstream.replica.partition import Partition
-    from millstream.storage.epoch_cache import EpochEnd
+    from millstream.storage.log.epoch_cache import EpochEnd
 
 NOT_FOUND: Final = TimedRecord(NO_TIMESTAMP, UNKNOWN, UNDEFINED_EPOCH)
 """ListOffsets: no record is that late."""

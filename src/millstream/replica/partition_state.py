@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from millstream.replica.change_notifier import ChangeNotifier
     from millstream.replica.fetch_partition import FetchPartition
     from millstream.replica.follower_state import FollowerState
-    from millstream.storage.log_tail import LogTail
+    from millstream.storage.log.log_tail import LogTail
 
 __all__ = ["PartitionState"]
 

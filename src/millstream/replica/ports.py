@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
     from millstream.errors import ApiError
     from millstream.replica.isr import IsrProposal
-    from millstream.storage.flusher import Completion
-    from millstream.storage.log_dir_description import LogDirDescription
-    from millstream.storage.unified_log import UnifiedLog
+    from millstream.storage.log.unified_log import UnifiedLog
+    from millstream.storage.manager.flusher import Completion
+    from millstream.storage.manager.log_dir_description import LogDirDescription
     from millstream.types import TopicPartition, Uuid
 
     IsrAnswered: TypeAlias = Callable[["IsrAnswer | ApiError"], None]

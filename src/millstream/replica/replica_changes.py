@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from millstream.replica.change_notifier import ChangeNotifier
     from millstream.replica.partition_table import PartitionTable
     from millstream.replica.ports import BrokerView, LogStore
-    from millstream.storage.unified_log import UnifiedLog
+    from millstream.storage.log.unified_log import UnifiedLog
     from millstream.types import TopicPartition
 
 _logger = logging.getLogger(__name__)

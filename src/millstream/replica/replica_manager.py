@@ -29,8 +29,8 @@ from millstream.replica.transaction_verification import (
     transactional_batches,
     verify,
 )
-from millstream.storage.log_results import FetchIsolation
-from millstream.storage.producer_entry import AppendOrigin
+from millstream.storage.log.log_results import FetchIsolation
+from millstream.storage.log.producer_entry import AppendOrigin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -49,11 +49,11 @@ if TYPE_CHECKING:
     from millstream.replica.record_deletion import DeleteDone, DeleteResult
     from millstream.replica.replica_selector import ReplicaSelector
     from millstream.replica.transaction_verification import Verification
-    from millstream.storage.epoch_cache import EpochEnd
-    from millstream.storage.log_dir_description import LogDirDescription
-    from millstream.storage.log_registry import DirectoryFailure
-    from millstream.storage.producer_entry import ProducerEntry
-    from millstream.storage.time_lookup import TimedRecord
+    from millstream.storage.log.epoch_cache import EpochEnd
+    from millstream.storage.log.producer_entry import ProducerEntry
+    from millstream.storage.log.time_lookup import TimedRecord
+    from millstream.storage.manager.log_dir_description import LogDirDescription
+    from millstream.storage.manager.log_registry import DirectoryFailure
     from millstream.types import TopicPartition, Uuid
 
 

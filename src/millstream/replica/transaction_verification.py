@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from millstream.replica.append_service import AppendEntry
     from millstream.replica.partition_table import PartitionTable
     from millstream.replica.ports import TransactionVerifier
-    from millstream.storage.verification import VerificationGuard
+    from millstream.storage.log.verification import VerificationGuard
     from millstream.types import ReadableBuffer, TopicPartition
 
 _ATTRIBUTES = Struct(">h")

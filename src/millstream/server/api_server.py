@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from millstream.errors import ApiError, DecodeError, RequestTimedOut, UnknownServerError
 from millstream.network.log_limiter import LogLimiter
-from millstream.network.request import CLOSE, PENDING
+from millstream.network.server.request import CLOSE, PENDING
 from millstream.protocol.api import API_BY_KEY, ApiKey, unsupported_api_versions
 from millstream.protocol.frame import encode_response
 from millstream.server.bodies import read_body
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from millstream.clock import Clock
-    from millstream.network.request import Outcome, Request, Response
+    from millstream.network.server.request import Outcome, Request, Response
     from millstream.protocol.message import Message
 
     Handle: TypeAlias = Callable[[Any, Exchange], Message | None]

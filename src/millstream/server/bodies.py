@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from millstream.network.request import Request
+    from millstream.network.server.request import Request
     from millstream.protocol.message import Message
 
 MessageT = TypeVar("MessageT", bound="Message")

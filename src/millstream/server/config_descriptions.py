@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from millstream.config import REQUIRED, Key, UpdateMode, keys_of
 from millstream.controller.config_schema import GroupConfig
 from millstream.metadata.configs import CLUSTER_DEFAULT, ResourceType
-from millstream.network.listener_limits import limit_key
+from millstream.network.server.listener_limits import limit_key
 from millstream.protocol.messages.describe_configs import (
     DescribeConfigsResourceResult,
     DescribeConfigsSynonym,
 )
-from millstream.storage.config import LogConfig
+from millstream.storage.log.config import LogConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

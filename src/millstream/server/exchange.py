@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from millstream.clock import Clock
-    from millstream.network.request import Connection, Request
+    from millstream.network.server.request import Connection, Request
     from millstream.protocol.message import Message
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from millstream.storage.log_results import FetchIsolation
+from millstream.storage.log.log_results import FetchIsolation
 
 READ_COMMITTED: Final = 1
 """The isolation level on the wire; 0 is read_uncommitted."""

@@ -88,13 +88,13 @@ if TYPE_CHECKING:
     from millstream.clock import Clock
     from millstream.errors import ApiError
     from millstream.metadata.cache import KRaftMetadataCache
-    from millstream.network.request import Outcome, Request, Response
+    from millstream.network.server.request import Outcome, Request, Response
     from millstream.replica.replica_manager import ReplicaManager
     from millstream.server.config import ServerConfig
     from millstream.server.coordinators import Coordinators
     from millstream.server.ports import BrokerSettings, ClientTelemetrySink, ControllerChannel
-    from millstream.storage.config import LogConfig
-    from millstream.storage.log_manager import LogManager
+    from millstream.storage.log.config import LogConfig
+    from millstream.storage.manager.log_manager import LogManager
 
 
 _PRODUCE: Final = int(ApiKey.PRODUCE)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from millstream.replica.partition import Partition
     from millstream.replica.replica_manager import ReplicaManager
     from millstream.server.ports import ControllerChannel
-    from millstream.storage.log_manager import LogManager
+    from millstream.storage.manager.log_manager import LogManager
     from millstream.types import TopicPartition
 
 _logger = logging.getLogger(__name__)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from millstream.coordinator.share.sessions import Place, ShareSession
     from millstream.replica.replica_manager import ReplicaManager
     from millstream.server.share_partitions import SharePartitionManager
-    from millstream.storage.log_results import FetchIsolation
+    from millstream.storage.log.log_results import FetchIsolation
 
     ShareFetchDone: TypeAlias = Callable[["list[ShareFetched]"], None]
 

@@ -13,7 +13,7 @@ from millstream.coordinator.group.share.config import EARLIEST, LATEST
 from millstream.coordinator.share.delivery import ReadBatches
 from millstream.records import RecordBatch, split_batches
 from millstream.replica.partition_reader import list_offset, readable_end
-from millstream.storage.log_results import LATEST_TIMESTAMP, FetchIsolation
+from millstream.storage.log.log_results import LATEST_TIMESTAMP, FetchIsolation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from millstream.coordinator.group.share.config import ShareGroupSettings
     from millstream.coordinator.share.delivery import Acquired
     from millstream.replica.partition import Partition
-    from millstream.storage.transaction_index import AbortedTransaction
+    from millstream.storage.log.transaction_index import AbortedTransaction
 
 READ_BYTES: Final = 256 << 10
 """How much is read at a time: members mostly want fewer bytes than they allow."""

@@ -18,7 +18,7 @@ from millstream.errors import (
 from millstream.metadata.topic_names import GROUP_OFFSETS_TOPIC
 from millstream.records import ControlType, EndTxnMarker, end_txn_marker
 from millstream.replica.append_service import ACKS_ALL
-from millstream.storage.producer_entry import AppendOrigin
+from millstream.storage.log.producer_entry import AppendOrigin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

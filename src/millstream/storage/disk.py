@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from millstream import _accel
 from millstream.errors import KafkaStorageError
 from millstream.storage.filesystem import LOCK_FILE_NAME, DiskUsage, FileStatus
-from millstream.storage.log_state import FileState
+from millstream.storage.log.log_state import FileState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from millstream.clock import Clock
-    from millstream.network.request import RequestHandler
+    from millstream.network.server.request import RequestHandler
     from millstream.node.config import NodeConfig
     from millstream.protocol.message import Message
     from millstream.server.api_server import ApiServer

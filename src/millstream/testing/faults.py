@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from millstream.errors import ERRORS_BY_CODE, ApiError, InvalidArgument, ProtocolError
-from millstream.network.request import CLOSE, PENDING, Connection
+from millstream.network.server.request import CLOSE, PENDING, Connection
 from millstream.protocol.api import ApiKey
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterator
 
-    from millstream.network.request import Outcome, Request, Response
+    from millstream.network.server.request import Outcome, Request, Response
     from millstream.server.api_server import ApiServer
 
 _logger = logging.getLogger(__name__)

@@ -22,7 +22,7 @@ from millstream.client.router import ANY, CONTROLLER, Coordinator, Leader
 from millstream.client.runtime import ClientRuntime
 from millstream.clock import SystemClock
 from millstream.errors import ClientClosed, ForkedClient, MillstreamError
-from millstream.network.client_selector import SocketSelector
+from millstream.network.client.selector import SocketSelector
 from millstream.protocol.messages import (
     DescribeClusterRequest,
     DescribeClusterResponse,

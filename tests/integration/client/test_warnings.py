@@ -65,7 +65,7 @@ def test_a_client_that_works_warns_of_nothing(
     broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     address = broker.bootstrap_servers
-    with caplog.at_level(logging.DEBUG, "millstream.network.link_reports"):
+    with caplog.at_level(logging.DEBUG, "millstream.network.client.link_reports"):
         with Producer(address) as producer:
             producer.send("new", "v").result(PATIENCE)
         settings: Any = {"group_id": "works", "auto_offset_reset": "earliest"}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from millstream import _accel
-from millstream.network import acceptor
+from millstream.network.server import acceptor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from millstream.clock import SystemClock
-from millstream.network import Outcome, Request, Response, SocketServer, SocketServerConfig
+from millstream.network.server import Outcome, Request, Response, SocketServer, SocketServerConfig
 from millstream.protocol.api import ApiKey
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-    from millstream.network import RequestHandler
+    from millstream.network.server import RequestHandler
 
 SERVED = {api: api.released for api in ApiKey}
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from millstream.clock import SystemClock
-from millstream.network import name_resolution
-from millstream.network.client_selector import (
+from millstream.network.client import name_resolution
+from millstream.network.client.client_socket import describe_errno
+from millstream.network.client.selector import (
     ClientSelector,
     Connected,
     Disconnected,
@@ -21,14 +22,13 @@ from millstream.network.client_selector import (
     SocketSelector,
     StandingOrder,
 )
-from millstream.network.client_socket import describe_errno
-from millstream.network.selector_factory import open_client_selector
+from millstream.network.client.selector_factory import open_client_selector
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from millstream.network.client_selector import SelectorEvent
-    from millstream.network.name_resolution import Resolution
+    from millstream.network.client.name_resolution import Resolution
+    from millstream.network.client.selector import SelectorEvent
 
 pytestmark = pytest.mark.integration
 

@@ -12,8 +12,15 @@ import pytest
 
 from millstream import _accel
 from millstream.clock import SystemClock
-from millstream.network import PENDING, Outcome, Request, Response, SocketServer, SocketServerConfig
-from millstream.network.connection_state import FullPath
+from millstream.network.server import (
+    PENDING,
+    Outcome,
+    Request,
+    Response,
+    SocketServer,
+    SocketServerConfig,
+)
+from millstream.network.server.connection_state import FullPath
 from tests.integration.network.harness import SERVED, Client, Served, answer, frame, until
 
 if TYPE_CHECKING:

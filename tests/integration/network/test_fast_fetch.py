@@ -12,8 +12,8 @@ import pytest
 
 from millstream import _accel
 from millstream.clock import SystemClock
-from millstream.network import SocketServer, SocketServerConfig
-from millstream.network.senders import GATHER_BYTES_MAX, HIGH_WATER_BYTES
+from millstream.network.server import SocketServer, SocketServerConfig
+from millstream.network.server.senders import GATHER_BYTES_MAX, HIGH_WATER_BYTES
 from millstream.protocol.api import ApiKey
 from millstream.protocol.frame import decode_response, encode_request
 from millstream.protocol.messages.fetch import FetchResponse

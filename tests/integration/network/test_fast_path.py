@@ -13,7 +13,7 @@ import pytest
 
 from millstream import _accel
 from millstream.clock import SystemClock
-from millstream.network import SocketServer, SocketServerConfig, acceptor
+from millstream.network.server import SocketServer, SocketServerConfig, acceptor
 from millstream.protocol.frame import encode_request
 from millstream.protocol.messages.metadata import MetadataRequest
 from millstream.storage.disk import DiskFileSystem

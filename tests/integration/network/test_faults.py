@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from millstream.network import PENDING, Outcome, Request, Response
+from millstream.network.server import PENDING, Outcome, Request, Response
 from tests.integration.network.harness import Client, Served, answer, echo, frame, serving, until
 
 if TYPE_CHECKING:

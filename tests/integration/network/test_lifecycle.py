@@ -12,7 +12,7 @@ import pytest
 
 from millstream.clock import SystemClock
 from millstream.errors import InvalidArgument, InvalidConfig
-from millstream.network import (
+from millstream.network.server import (
     PENDING,
     Connection,
     Outcome,
@@ -21,8 +21,8 @@ from millstream.network import (
     SocketServer,
     SocketServerConfig,
 )
-from millstream.network.channel import KafkaChannel
-from millstream.network.listener_limits import ListenerLimits
+from millstream.network.server.channel import KafkaChannel
+from millstream.network.server.listener_limits import ListenerLimits
 from tests.integration.network.harness import SERVED, Client, answer, echo, frame, serving, until
 
 if TYPE_CHECKING:

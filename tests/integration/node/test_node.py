@@ -21,8 +21,8 @@ from millstream.protocol.messages.unregister_broker import (
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
 )
-from millstream.storage.cleaner import LogCleaner
-from millstream.storage.cleaning_control import NoCleaning
+from millstream.storage.cleaner.cleaner import LogCleaner
+from millstream.storage.cleaner.cleaning_control import NoCleaning
 from millstream.types import TopicPartition
 from tests.integration.node.world import World, create_topic, run, topics_of, until
 

@@ -23,7 +23,7 @@ from millstream.types import TopicPartition
 from tests.integration.storage.process import TOPIC, Process, record_value
 
 if TYPE_CHECKING:
-    from millstream.storage.unified_log import UnifiedLog
+    from millstream.storage.log.unified_log import UnifiedLog
 
 _ROOT = Path(__file__).parents[3]
 

@@ -17,19 +17,19 @@ from typing import TYPE_CHECKING
 from millstream.clock import SystemClock
 from millstream.records.builder import RecordBatchBuilder
 from millstream.storage.background import Background
-from millstream.storage.broker_config import LogManagerConfig
-from millstream.storage.config import LogConfig
 from millstream.storage.disk import DiskFileSystem
-from millstream.storage.log_directory import format_directory
-from millstream.storage.log_manager import LogManager
+from millstream.storage.log.config import LogConfig
+from millstream.storage.manager.broker_config import LogManagerConfig
+from millstream.storage.manager.log_directory import format_directory
+from millstream.storage.manager.log_manager import LogManager
 from millstream.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from millstream.errors import ApiError
-    from millstream.storage.log_registry import DirectoryFailure
-    from millstream.storage.unified_log import UnifiedLog
+    from millstream.storage.log.unified_log import UnifiedLog
+    from millstream.storage.manager.log_registry import DirectoryFailure
 
 CLUSTER_ID = "cluster-of-tests"
 TOPIC = "ledger"

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from millstream import _accel
 from millstream.records.layout import ATTRIBUTES_AT, CRC_AT, HEADER, HEADER_SIZE
 from millstream.records.plain.crc32c import crc32c
-from millstream.storage.config import LogConfig
-from millstream.storage.producer_entry import ProducerEntry
-from millstream.storage.validator import LogValidator
+from millstream.storage.log.config import LogConfig
+from millstream.storage.log.producer_entry import ProducerEntry
+from millstream.storage.log.validator import LogValidator
 from millstream.testing.sim_filesystem import SimFileSystem
 from tests.unit.storage.batches import NOW_MS, batch_bytes
 from tests.unit.storage.logs import open_log

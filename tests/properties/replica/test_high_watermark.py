@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from millstream.errors import IneligibleReplica, NetworkException, NotEnoughReplicas
-from millstream.storage.config import LogConfig
+from millstream.storage.log.config import LogConfig
 from tests.unit.replica.harness import LAG_MS, LOCAL, Reply, World
 from tests.unit.storage.batches import batch_bytes
 

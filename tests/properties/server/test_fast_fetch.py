@@ -25,7 +25,7 @@ from tests.unit.server.harness import Broker, frame_request
 from tests.unit.storage.batches import NOW_MS, batch_bytes, marker_batch
 
 if TYPE_CHECKING:
-    from millstream.network.request import Response
+    from millstream.network.server.request import Response
     from millstream.protocol.messages import FetchRequest
 
 pytestmark = pytest.mark.skipif(

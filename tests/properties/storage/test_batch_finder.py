@@ -9,15 +9,15 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from millstream.errors import MillstreamError
-from millstream.storage.batch_finder import find_place
-from millstream.storage.config import LogConfig
 from millstream.storage.disk import DiskFileSystem
+from millstream.storage.log.batch_finder import find_place
+from millstream.storage.log.config import LogConfig
 from tests.unit.storage.batches import NOW_MS
 from tests.unit.storage.logs import append, open_log
 
 if TYPE_CHECKING:
-    from millstream.storage.segment import LogSegment
-    from millstream.storage.unified_log import UnifiedLog
+    from millstream.storage.log.segment import LogSegment
+    from millstream.storage.log.unified_log import UnifiedLog
 
 lengths = st.lists(
     st.tuples(st.integers(1, 5), st.sampled_from([0, 10, 300, 5000, 20_000])),

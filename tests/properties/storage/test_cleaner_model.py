@@ -11,7 +11,7 @@ from typing import TypeAlias
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millstream.storage.config import LogConfig
+from millstream.storage.log.config import LogConfig
 from tests.simulation.storage.checks import check_producers
 from tests.simulation.storage.cleaner_checks import check_reads_agree
 from tests.simulation.storage.cleaner_world import (

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from millstream import _accel
 from millstream.errors import ApiError
 from millstream.records.compression import Compression
-from millstream.storage.config import LogConfig
-from millstream.storage.producer_entry import AppendOrigin
+from millstream.storage.log.config import LogConfig
+from millstream.storage.log.producer_entry import AppendOrigin
 from millstream.testing.sim_filesystem import SimFileSystem
 from tests.unit.storage.batches import NOW_MS, batch_bytes, marker_batch
 from tests.unit.storage.logs import open_log
 
 if TYPE_CHECKING:
-    from millstream.storage.unified_log import UnifiedLog
+    from millstream.storage.log.unified_log import UnifiedLog
 
 DIRECTORY = "/logs/t-0"
 

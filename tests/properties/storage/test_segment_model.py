@@ -7,9 +7,9 @@ from random import Random
 import pytest
 
 from millstream.records.batch import RecordBatch
-from millstream.storage.config import LogConfig
-from millstream.storage.segment import LogSegment
-from millstream.storage.time_lookup import find_by_timestamp
+from millstream.storage.log.config import LogConfig
+from millstream.storage.log.segment import LogSegment
+from millstream.storage.log.time_lookup import find_by_timestamp
 from millstream.testing.sim_filesystem import SimFileSystem
 from tests.unit.storage.batches import NOW_MS, batch_bytes
 

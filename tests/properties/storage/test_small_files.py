@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.storage.checkpoint import read_offsets, write_offsets
-from millstream.storage.epoch_cache import LeaderEpochCache
 from millstream.storage.file_names import (
     parse_partition_directory_name,
     parse_segment_file_name,
@@ -16,14 +15,15 @@ from millstream.storage.file_names import (
     renamed_directory_name,
     segment_file_name,
 )
-from millstream.storage.index import OffsetIndex, TimeIndex
-from millstream.storage.producer_snapshot import (
+from millstream.storage.log.epoch_cache import LeaderEpochCache
+from millstream.storage.log.index import OffsetIndex, TimeIndex
+from millstream.storage.log.producer_snapshot import (
     EarlierBatch,
     SnapshotEntry,
     parse_snapshot,
     render_snapshot,
 )
-from millstream.storage.transaction_index import AbortedTransaction, TransactionIndex
+from millstream.storage.log.transaction_index import AbortedTransaction, TransactionIndex
 from millstream.testing.sim_filesystem import SimFileSystem
 from millstream.types import TopicPartition, Uuid
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from random import Random
 
-    from millstream.network.request import Request
+    from millstream.network.server.request import Request
     from millstream.protocol.message import Message
     from tests.simulation.coordinator.broker import SimBroker
     from tests.simulation.coordinator.schedule import Schedule

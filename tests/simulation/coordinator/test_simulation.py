@@ -71,7 +71,7 @@ def accept_all(shared: SharedBatch, error: ApiError | None) -> None:
 @pytest.mark.parametrize(
     ("place", "broken_rule", "seed"),
     [
-        ("millstream.storage.producer_entry.ProducerEntry.find", lambda *_: None, 3),
+        ("millstream.storage.log.producer_entry.ProducerEntry.find", lambda *_: None, 3),
         ("millstream.coordinator.group.consumer.group.ConsumerGroup.is_free", lambda *_: True, 4),
         ("millstream.coordinator.group.offsets.tables.PendingOffsets.has", lambda *_: False, 26),
         ("millstream.coordinator.writing.ShardWriter._when_committed", answer_at_once, 11),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from millstream.coordinator.decision import Caller
 from millstream.errors import ApiError, BrokerUnreachable, MillstreamError
-from millstream.network.network_client import VersionedRequest
+from millstream.network.client.network_client import VersionedRequest
 from millstream.protocol.messages import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -25,7 +25,7 @@ from millstream.protocol.messages import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from millstream.network.network_client import OnDone, RequestSource
+    from millstream.network.client.network_client import OnDone, RequestSource
     from millstream.protocol.api import ApiKey
     from millstream.protocol.message import Message
     from tests.simulation.membership.world import SimWorld

@@ -6,7 +6,7 @@ import heapq
 import itertools
 from typing import TYPE_CHECKING, NamedTuple
 
-from millstream.network.client_selector import Connected, Disconnected, Received
+from millstream.network.client.selector import Connected, Disconnected, Received
 from millstream.protocol.frame import decode_request, encode_response
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from millstream.clock import ManualClock
-    from millstream.network.client_selector import SelectorEvent, StandingOrder
+    from millstream.network.client.selector import SelectorEvent, StandingOrder
     from millstream.protocol.message import Message
     from millstream.types import ReadableBuffer
     from tests.simulation.producer.cluster import SimCluster

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from millstream.records import ControlType, RecordBatch, control_type, split_batches
-from millstream.storage.log_results import FetchIsolation
+from millstream.storage.log.log_results import FetchIsolation
 from tests.simulation.storage.model import ModelBatch, ModelRecord
 
 if TYPE_CHECKING:
     from random import Random
 
-    from millstream.storage.log_results import FetchData
-    from millstream.storage.unified_log import UnifiedLog
+    from millstream.storage.log.log_results import FetchData
+    from millstream.storage.log.unified_log import UnifiedLog
     from tests.simulation.storage.model import ModelLog
 
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from millstream.records import ControlType, RecordBatch, control_type, split_batches
-from millstream.storage.log_results import FetchIsolation
+from millstream.storage.log.log_results import FetchIsolation
 from tests.simulation.storage.model import ModelRecord
 
 if TYPE_CHECKING:
-    from millstream.storage.log_results import FetchData
-    from millstream.storage.unified_log import UnifiedLog
+    from millstream.storage.log.log_results import FetchData
+    from millstream.storage.log.unified_log import UnifiedLog
     from tests.simulation.storage.model import ModelLog
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
-from millstream.storage.config import LogConfig
+from millstream.storage.log.config import LogConfig
 from tests.simulation.storage.checks import check_producers
 from tests.simulation.storage.cleaner_checks import check_reads_agree
 from tests.simulation.storage.cleaner_world import (

@@ -15,11 +15,11 @@ from millstream.records import Compression, ControlType, EndTxnMarker
 from millstream.records.batch import RecordBatch
 from millstream.records.builder import RecordBatchBuilder
 from millstream.records.control import end_txn_marker
-from millstream.storage.broker_config import CleanerConfig
 from millstream.storage.checkpoint import CLEANER_FILE, read_offsets, write_offsets
-from millstream.storage.cleaner import LogCleaner
-from millstream.storage.cleaning_plan import plan_cleaning
-from millstream.storage.producer_entry import AppendOrigin
+from millstream.storage.cleaner.cleaner import LogCleaner
+from millstream.storage.cleaner.cleaning_plan import plan_cleaning
+from millstream.storage.log.producer_entry import AppendOrigin
+from millstream.storage.manager.broker_config import CleanerConfig
 from tests.simulation.storage.cleaner_checks import CompactionHistory, PassBegun, check_compacted
 from tests.simulation.storage.harness import PARTITION, ROOT, LogHarness
 from tests.simulation.storage.model import ModelBatch, ModelLog
@@ -27,10 +27,10 @@ from tests.simulation.storage.model import ModelBatch, ModelLog
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from millstream.storage.cleaning_ports import CleaningStats
-    from millstream.storage.config import LogConfig
-    from millstream.storage.segment import LogSegment
-    from millstream.storage.unified_log import UnifiedLog
+    from millstream.storage.cleaner.cleaning_ports import CleaningStats
+    from millstream.storage.log.config import LogConfig
+    from millstream.storage.log.segment import LogSegment
+    from millstream.storage.log.unified_log import UnifiedLog
     from millstream.types import TopicPartition
 
 TRANSACTIONAL_PRODUCERS = (101, 102)

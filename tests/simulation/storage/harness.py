@@ -17,18 +17,18 @@ from millstream.storage.checkpoint import (
     read_offsets,
     write_offsets,
 )
-from millstream.storage.loader import LoadRequest
-from millstream.storage.meta_properties import (
+from millstream.storage.log.loader import LoadRequest
+from millstream.storage.log.unified_log import UnifiedLog
+from millstream.storage.manager.meta_properties import (
     read_clean_shutdown,
     remove_clean_shutdown,
     write_clean_shutdown,
 )
-from millstream.storage.unified_log import UnifiedLog
 from millstream.testing.sim_filesystem import SimFileSystem
 from millstream.types import TopicPartition
 
 if TYPE_CHECKING:
-    from millstream.storage.config import LogConfig
+    from millstream.storage.log.config import LogConfig
 
 ROOT = "/data"
 DIRECTORY = "/data/t-0"

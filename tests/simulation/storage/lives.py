@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
-from millstream.storage.config import LogConfig
+from millstream.storage.log.config import LogConfig
 from tests.simulation.storage import checks
 from tests.simulation.storage.harness import Crash, LogHarness
 from tests.simulation.storage.model import ModelLog
 from tests.simulation.storage.producers import BatchSource
 
 if TYPE_CHECKING:
-    from millstream.storage.local_log import SyncJob
-    from millstream.storage.segment import LogSegment
-    from millstream.storage.unified_log import UnifiedLog
+    from millstream.storage.log.local_log import SyncJob
+    from millstream.storage.log.segment import LogSegment
+    from millstream.storage.log.unified_log import UnifiedLog
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from millstream.errors import CorruptMessage, KafkaStorageError, OutOfOrderSequenceNumber
 from millstream.records import RecordBatch
 from millstream.storage.faults import is_disk_full
-from millstream.storage.producer_entry import AppendOrigin
+from millstream.storage.log.producer_entry import AppendOrigin
 from tests.simulation.storage.harness import DIRECTORY, Crash
 from tests.simulation.storage.lives import LogLives, Survival
 from tests.simulation.storage.model import ModelBatch, ModelLog, ModelProducer

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from millstream.storage.config import LogConfig
+from millstream.storage.log.config import LogConfig
 from tests.simulation.storage.checks import check_producers
 from tests.simulation.storage.cleaner_checks import committed_reads
 from tests.simulation.storage.cleaner_simulation import CleanerSimulation

@@ -15,9 +15,9 @@ from millstream.client.producer.produce_sink import (
     Route,
 )
 from millstream.clock import SystemClock
-from millstream.network.client_selector import Connected, Dispatched
-from millstream.network.native_selector import NativeSelector
-from millstream.network.request_framing import RequestFraming
+from millstream.network.client.native_selector import NativeSelector
+from millstream.network.client.request_framing import RequestFraming
+from millstream.network.client.selector import Connected, Dispatched
 from millstream.protocol.api import ApiKey
 from millstream.protocol.frame import SIZE_BYTES, decode_request, encode_response
 from millstream.protocol.messages import ProduceRequest, ProduceResponse

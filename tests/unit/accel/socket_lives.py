@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from millstream.network.client_selector import Connected, Disconnected
-from millstream.network.native_selector import NativeSelector
+from millstream.network.client.native_selector import NativeSelector
+from millstream.network.client.selector import Connected, Disconnected
 from tests.unit.accel.sink_bench import SinkBench
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ import pytest
 from millstream import _accel
 from millstream.clock import SystemClock
 from millstream.errors import ClientClosed, ForkedClient
-from millstream.network.client_selector import (
+from millstream.network.client.selector import (
     Connected,
     Disconnected,
     Dispatched,
@@ -31,12 +31,12 @@ if not _accel.COMPILED or sys.platform != "linux":
     pytest.skip("the compiled selector is not built (make build)", allow_module_level=True)
 
 from millstream._accel.client.client_selector import SelectorCore
-from millstream.network.native_selector import NativeSelector
+from millstream.network.client.native_selector import NativeSelector
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from millstream.network.client_selector import SelectorEvent
+    from millstream.network.client.selector import SelectorEvent
 
 HEARTBEAT = b"\0\0\0\x08\0\x0c\0\0\0\0\0\0"
 WAIT_MS = 10_000

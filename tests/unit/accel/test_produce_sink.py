@@ -29,7 +29,7 @@ from millstream.client.producer.produce_sink import (
     Route,
 )
 from millstream.client.producer.producer_batch import ProducerBatch
-from millstream.network.client_selector import Disconnected, Dispatched, Received
+from millstream.network.client.selector import Disconnected, Dispatched, Received
 from millstream.records import BatchWriter
 from millstream.records.batch import RecordBatch
 from tests.unit.accel.sink_bench import (

@@ -12,12 +12,12 @@ import threading
 import pytest
 
 from millstream import _accel
-from millstream.network.client_selector import Connected
+from millstream.network.client.selector import Connected
 
 if not _accel.COMPILED or sys.platform != "linux":
     pytest.skip("the compiled selector is not built (make build)", allow_module_level=True)
 
-from millstream.network.native_selector import NativeSelector
+from millstream.network.client.native_selector import NativeSelector
 
 SCHED_GETATTR = {"x86_64": 315, "aarch64": 275}
 if platform.machine() not in SCHED_GETATTR:

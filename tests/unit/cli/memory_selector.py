@@ -10,7 +10,7 @@ import threading
 from typing import TYPE_CHECKING, Protocol
 
 from millstream.clock import SystemClock
-from millstream.network.client_selector import Connected, Disconnected, Received
+from millstream.network.client.selector import Connected, Disconnected, Received
 from millstream.protocol.api import API_BY_KEY, ApiKey
 from millstream.protocol.frame import decode_request, encode_response
 from millstream.protocol.messages import FetchRequest, FetchResponse
@@ -23,7 +23,7 @@ from tests.unit.network.scripted_selector import api_versions
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from millstream.network.client_selector import SelectorEvent, StandingOrder
+    from millstream.network.client.selector import SelectorEvent, StandingOrder
     from millstream.protocol.message import Message
     from millstream.protocol.messages import ApiVersionsResponse
     from millstream.types import ReadableBuffer

@@ -33,14 +33,14 @@ from millstream.records import (
 )
 from millstream.storage.checkpoint import write_epochs, write_offsets
 from millstream.storage.disk import DiskFileSystem
-from millstream.storage.index import OffsetIndex, TimeIndex
-from millstream.storage.meta_properties import (
+from millstream.storage.log.index import OffsetIndex, TimeIndex
+from millstream.storage.log.producer_snapshot import SnapshotEntry, render_snapshot
+from millstream.storage.log.transaction_index import AbortedTransaction, TransactionIndex
+from millstream.storage.manager.meta_properties import (
     MetaProperties,
     write_meta_properties,
     write_partition_metadata,
 )
-from millstream.storage.producer_snapshot import SnapshotEntry, render_snapshot
-from millstream.storage.transaction_index import AbortedTransaction, TransactionIndex
 from millstream.types import TopicPartition, Uuid
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from millstream.client.config import ClientConfig
 from millstream.client.runtime import ClientRuntime
 from millstream.clock import ManualClock
-from millstream.network.client_selector import Connected, Disconnected, Received
+from millstream.network.client.selector import Connected, Disconnected, Received
 from millstream.protocol.api import API_BY_KEY, ApiKey
 from millstream.protocol.frame import decode_request, encode_response
 from millstream.protocol.messages import MetadataRequest, MetadataResponse
@@ -28,7 +28,7 @@ from tests.unit.network.scripted_selector import api_versions
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from millstream.network.client_selector import SelectorEvent, StandingOrder
+    from millstream.network.client.selector import SelectorEvent, StandingOrder
     from millstream.protocol.message import Message
     from millstream.protocol.notation import VersionRange
     from millstream.types import ReadableBuffer

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from millstream.metadata.records import VersionedRecord
     from millstream.metadata.topics import PartitionRegistration
     from millstream.protocol.message import Message
-    from millstream.storage.config import LogConfig
+    from millstream.storage.log.config import LogConfig
 
 T = TypeVar("T")
 

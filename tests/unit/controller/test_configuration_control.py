@@ -10,8 +10,8 @@ from millstream.config import ConfigType, UpdateMode, any_value, at_least, key
 from millstream.controller.controls import ControllerSeams
 from millstream.errors import PolicyViolation
 from millstream.metadata.configs import CLUSTER_DEFAULT, ConfigResource, ResourceType
-from millstream.network.config import SocketServerConfig
-from millstream.network.listener_limits import limit_key
+from millstream.network.server.config import SocketServerConfig
+from millstream.network.server.listener_limits import limit_key
 from millstream.protocol.messages import alter_configs as legacy
 from millstream.protocol.messages import incremental_alter_configs as incremental
 from millstream.protocol.messages.config_records import ConfigRecord

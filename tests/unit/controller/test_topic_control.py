@@ -15,7 +15,7 @@ from millstream.protocol.messages.topic_records import (
     RemoveTopicRecord,
     TopicRecord,
 )
-from millstream.storage.config import LogConfig
+from millstream.storage.log.config import LogConfig
 from millstream.types import Uuid
 from tests.unit.controller.rig import Rig, directory, new_topic
 

@@ -21,7 +21,7 @@ from millstream.raft.replica import LocalNode
 from millstream.raft.states import Role
 from millstream.raft.voters import ReplicaKey, Voter, VoterSet
 from millstream.storage.disk import DiskFileSystem
-from millstream.storage.meta_properties import read_partition_metadata
+from millstream.storage.manager.meta_properties import read_partition_metadata
 from millstream.testing.sim_filesystem import SimFileSystem
 from millstream.types import OffsetAndEpoch, Uuid
 

@@ -10,25 +10,24 @@ import struct
 from typing import TYPE_CHECKING, Any, cast
 
 from millstream.clock import ManualClock
-from millstream.network import (
+from millstream.network.endpoint import Endpoint, SecurityProtocol
+from millstream.network.server import (
     PENDING,
-    Endpoint,
     Outcome,
     Request,
     Response,
-    SecurityProtocol,
     SocketServerConfig,
     header_versions,
 )
-from millstream.network.channel import KafkaChannel
-from millstream.network.processor import ListenerService, Processor
+from millstream.network.server.channel import KafkaChannel
+from millstream.network.server.processor import ListenerService, Processor
 from millstream.protocol.api import ApiKey
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from millstream.network import Connection, RequestHandler
+    from millstream.network.server import Connection, RequestHandler
     from millstream.types import ReadableBuffer
 
 METADATA_V1 = (3, 1)

@@ -6,7 +6,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from millstream.errors import MillstreamError
-from millstream.network.network_client import NetworkClient, NetworkClientConfig
+from millstream.network.client.network_client import NetworkClient, NetworkClientConfig
 from millstream.protocol.message import Message
 
 if TYPE_CHECKING:

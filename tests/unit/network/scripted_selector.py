@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from millstream.network.client_selector import (
+from millstream.network.client.selector import (
     Connected,
     Disconnected,
     Received,

@@ -7,10 +7,10 @@ import itertools
 import socket
 from typing import TYPE_CHECKING, Any, cast
 
-from millstream.network import NO_RESPONSE
-from millstream.network.acceptor import Acceptor
-from millstream.network.connection_quotas import ConnectionQuotas
-from millstream.network.descriptors import DescriptorReserve
+from millstream.network.server import NO_RESPONSE
+from millstream.network.server.acceptor import Acceptor
+from millstream.network.server.connection_quotas import ConnectionQuotas
+from millstream.network.server.descriptors import DescriptorReserve
 from tests.unit.network.fakes import FakeLoop, World
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.network import NO_RESPONSE, PENDING, Outcome, Request, Response
+from millstream.network.server import NO_RESPONSE, PENDING, Outcome, Request, Response
 from millstream.protocol.api import ApiKey
 from millstream.protocol.frame import decode_response, encode_request, encode_response
 from millstream.protocol.messages.metadata import (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from millstream.errors import DecodeError
-from millstream.network import CLOSE, PENDING, Outcome, Request, Response
+from millstream.network.server import CLOSE, PENDING, Outcome, Request, Response
 from tests.unit.network.fakes import (
     METADATA_V9,
     Parking,

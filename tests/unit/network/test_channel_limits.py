@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from millstream.network import PENDING, Outcome, Request, Response
+from millstream.network.server import PENDING, Outcome, Request, Response
 from tests.unit.network.fakes import (
     Parking,
     World,

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millstream.network import NO_RESPONSE, PENDING, Outcome, Request, Response
+from millstream.network.server import NO_RESPONSE, PENDING, Outcome, Request, Response
 from tests.unit.network.fakes import World, answer, answered_ids, frame, receive
 
 if TYPE_CHECKING:
-    from millstream.network.channel import KafkaChannel
+    from millstream.network.server.channel import KafkaChannel
     from tests.unit.network.fakes import FakeTransport
 
 SIZES = st.sampled_from([0, 1, 50, 3_000, 33_000, 70_000, 300_000])

@@ -9,8 +9,8 @@ import pytest
 from millstream.errors import (
     BrokerUnreachable,
 )
-from millstream.network.broker_link import TRANSITIONS, BrokerLink, LinkState
-from millstream.network.network_client import (
+from millstream.network.client.broker_link import TRANSITIONS, BrokerLink, LinkState
+from millstream.network.client.network_client import (
     NetworkClient,
     NetworkClientConfig,
 )

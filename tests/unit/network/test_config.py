@@ -6,7 +6,8 @@ import pytest
 
 from millstream.config import parse, render_reference
 from millstream.errors import InvalidConfig
-from millstream.network import Endpoint, SecurityProtocol, SocketServerConfig
+from millstream.network.endpoint import Endpoint, SecurityProtocol
+from millstream.network.server import SocketServerConfig
 
 PLAINTEXT = SecurityProtocol.PLAINTEXT
 

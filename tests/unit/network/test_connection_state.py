@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from millstream import _accel
-from millstream.network.connection_state import PlainConnectionState
+from millstream.network.server.connection_state import PlainConnectionState
 
 pytestmark = pytest.mark.skipif(
     not _accel.COMPILED, reason="the compiled kernel is not built (make build)"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from millstream.network.descriptors import DescriptorReserve, raise_limit
+from millstream.network.server.descriptors import DescriptorReserve, raise_limit
 
 
 class Limits:

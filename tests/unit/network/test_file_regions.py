@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from millstream.network import senders
-from millstream.network.senders import SocketSender
+from millstream.network.server import senders
+from millstream.network.server.senders import SocketSender
 from millstream.storage.disk import DiskFileSystem
 from millstream.storage.filesystem import FileSlice
 from tests.unit.network.test_senders import Owner

@@ -13,7 +13,7 @@ from millstream.errors import (
     MillstreamError,
     UnsupportedVersion,
 )
-from millstream.network.network_client import (
+from millstream.network.client.network_client import (
     NetworkClient,
     VersionedRequest,
 )

@@ -7,20 +7,25 @@ import logging
 import pytest
 
 from millstream.clock import ManualClock
-from millstream.network import (
+from millstream.network.log_limiter import LogLimiter
+from millstream.network.server import (
     NO_RESPONSE,
     Connection,
     Request,
     SocketServerConfig,
     header_versions,
 )
-from millstream.network.buffers import KEPT_BYTES_MAX, LINGERING_BYTES_MAX, BufferPool, growth_bytes
-from millstream.network.connection_quotas import ConnectionQuotas
-from millstream.network.connection_state import ConnectionState
-from millstream.network.listener_limits import ListenerLimits
-from millstream.network.liveness import NEVER_MS, Expiry, Liveness
-from millstream.network.log_limiter import LogLimiter
-from millstream.network.request_channel import RequestChannel
+from millstream.network.server.buffers import (
+    KEPT_BYTES_MAX,
+    LINGERING_BYTES_MAX,
+    BufferPool,
+    growth_bytes,
+)
+from millstream.network.server.connection_quotas import ConnectionQuotas
+from millstream.network.server.connection_state import ConnectionState
+from millstream.network.server.listener_limits import ListenerLimits
+from millstream.network.server.liveness import NEVER_MS, Expiry, Liveness
+from millstream.network.server.request_channel import RequestChannel
 from millstream.protocol.api import ApiKey
 
 

@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from millstream import _accel
-from millstream.network.client_selector import SocketSelector
-from millstream.network.selector_factory import open_client_selector
+from millstream.network.client.selector import SocketSelector
+from millstream.network.client.selector_factory import open_client_selector
 
 
 def test_the_compiled_selector_runs_where_it_was_built() -> None:
@@ -28,7 +28,7 @@ def test_without_it_the_plain_one_does_the_work(
     elif missing == "epoll":
         monkeypatch.setattr(sys, "platform", "darwin")
     else:
-        monkeypatch.setitem(sys.modules, "millstream.network.native_selector", None)
+        monkeypatch.setitem(sys.modules, "millstream.network.client.native_selector", None)
 
     selector = open_client_selector()
     selector.shutdown()

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from millstream.network import senders
-from millstream.network.connection_state import ConnectionState
-from millstream.network.senders import SocketSender, TransportSender
+from millstream.network.server import senders
+from millstream.network.server.connection_state import ConnectionState
+from millstream.network.server.senders import SocketSender, TransportSender
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from millstream.network.request import ResponsePart
+    from millstream.network.server.request import ResponsePart
 
 
 class Owner:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from millstream.errors import BrokerUnreachable
-from millstream.network.client_selector import Dispatched
-from millstream.network.network_client import SentRequest
+from millstream.network.client.network_client import SentRequest
+from millstream.network.client.selector import Dispatched
 from millstream.protocol.api import ApiKey
 from millstream.protocol.frame import SIZE_BYTES, encode_response
 from millstream.protocol.messages import MetadataRequest, ProduceResponse

@@ -18,7 +18,7 @@ from tests.unit.network.network_clients import Done, connected, make_client
 from tests.unit.network.scripted_selector import ScriptedSelector
 
 if TYPE_CHECKING:
-    from millstream.network.network_client import (
+    from millstream.network.client.network_client import (
         NetworkClient,
     )
 

@@ -10,7 +10,7 @@ from millstream.config import keys_of
 from millstream.controller.config_schema import ConfigSchema
 from millstream.errors import InvalidConfig, InvalidRequest
 from millstream.metadata.configs import ConfigResource, ResourceType
-from millstream.network.listener_limits import ListenerLimits
+from millstream.network.server.listener_limits import ListenerLimits
 from millstream.node.config import NodeConfig, known_keys, node_config
 
 

@@ -18,7 +18,7 @@ from millstream.protocol.messages.topic_records import TopicRecord
 from millstream.types import Uuid
 
 if TYPE_CHECKING:
-    from millstream.storage.config import LogConfig
+    from millstream.storage.log.config import LogConfig
 
 TOPIC, BROKER = ResourceType.TOPIC, ResourceType.BROKER
 

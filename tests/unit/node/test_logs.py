@@ -28,8 +28,8 @@ def output() -> Iterator[io.StringIO]:
 def test_a_line_for_people_has_time_level_and_part(output: io.StringIO) -> None:
     configure("human", "INFO", output)
 
-    logging.getLogger("millstream.storage.loader").warning("%d bytes cut", 7)
-    logging.getLogger("millstream.storage.loader").debug("not this")
+    logging.getLogger("millstream.storage.log.loader").warning("%d bytes cut", 7)
+    logging.getLogger("millstream.storage.log.loader").debug("not this")
 
     pattern = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} WARNING storage: 7 bytes cut\n"
     assert re.fullmatch(pattern, output.getvalue())

@@ -30,11 +30,11 @@ from millstream.replica.fetch_partition import FetchPartition
 from millstream.replica.fetch_service import FetchParams
 from millstream.replica.replica_manager import ReplicaManager
 from millstream.storage.background import Background
-from millstream.storage.broker_config import LogManagerConfig
-from millstream.storage.config import LogConfig
-from millstream.storage.log_directory import format_directory
-from millstream.storage.log_manager import LogManager
-from millstream.storage.log_results import FetchIsolation
+from millstream.storage.log.config import LogConfig
+from millstream.storage.log.log_results import FetchIsolation
+from millstream.storage.manager.broker_config import LogManagerConfig
+from millstream.storage.manager.log_directory import format_directory
+from millstream.storage.manager.log_manager import LogManager
 from millstream.testing.sim_filesystem import SimFileSystem
 from millstream.types import Uuid
 from tests.unit.replica.fakes import FakeController, InlineExecutor

@@ -11,7 +11,7 @@ from millstream import _accel
 from millstream.errors import KafkaStorageError
 from millstream.metadata.topics import NO_LEADER
 from millstream.replica.append_service import AppendResult
-from millstream.storage.config import LogConfig
+from millstream.storage.log.config import LogConfig
 from tests.unit.replica.fast_frames import fast_answers, frame_of, result_of, version_of
 from tests.unit.replica.harness import LOCAL, World, asked, codes, sizes, topic_id
 from tests.unit.storage.batches import batch_bytes

@@ -13,7 +13,7 @@ from millstream.errors import (
     UnknownServerError,
     UnknownTopicOrPartition,
 )
-from millstream.storage.producer_entry import AppendOrigin
+from millstream.storage.log.producer_entry import AppendOrigin
 from tests.unit.replica.fakes import FakeVerifier
 from tests.unit.replica.harness import LOCAL, World, asked, codes, error_codes, sizes
 from tests.unit.storage.batches import batch_bytes, marker_batch

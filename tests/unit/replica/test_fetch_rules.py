@@ -16,9 +16,9 @@ from millstream.errors import (
     UnknownTopicId,
 )
 from millstream.replica.replica_selector import RackAwareReplicaSelector
-from millstream.storage.epoch_cache import EpochEnd
-from millstream.storage.log_results import FetchIsolation
-from millstream.storage.producer_entry import AppendOrigin
+from millstream.storage.log.epoch_cache import EpochEnd
+from millstream.storage.log.log_results import FetchIsolation
+from millstream.storage.log.producer_entry import AppendOrigin
 from tests.unit.replica.fakes import FakeVerifier
 from tests.unit.replica.harness import (
     LOCAL,

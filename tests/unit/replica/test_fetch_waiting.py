@@ -13,7 +13,7 @@ from millstream.errors import (
     OffsetOutOfRange,
     UnknownTopicOrPartition,
 )
-from millstream.storage.config import LogConfig
+from millstream.storage.log.config import LogConfig
 from tests.unit.replica.harness import (
     LOCAL,
     World,

@@ -11,8 +11,8 @@ from millstream.errors import (
     NetworkException,
     OperationNotAttempted,
 )
-from millstream.storage.config import LogConfig
-from millstream.storage.epoch_cache import EpochEntry
+from millstream.storage.log.config import LogConfig
+from millstream.storage.log.epoch_cache import EpochEntry
 from tests.unit.replica.harness import (
     LOCAL,
     World,

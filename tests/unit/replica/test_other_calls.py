@@ -17,10 +17,10 @@ from millstream.errors import (
     UnsupportedVersion,
 )
 from millstream.replica.partition_reader import NOT_FOUND, check_special_timestamp
-from millstream.storage.config import LogConfig
-from millstream.storage.epoch_cache import UNDEFINED_END, EpochEnd
-from millstream.storage.log_results import FetchIsolation
-from millstream.storage.time_lookup import TimedRecord
+from millstream.storage.log.config import LogConfig
+from millstream.storage.log.epoch_cache import UNDEFINED_END, EpochEnd
+from millstream.storage.log.log_results import FetchIsolation
+from millstream.storage.log.time_lookup import TimedRecord
 from tests.unit.replica.fakes import FakeVerifier
 from tests.unit.replica.harness import LOCAL, World, codes
 from tests.unit.storage.batches import NOW_MS, batch_bytes

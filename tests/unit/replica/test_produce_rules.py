@@ -21,7 +21,7 @@ from millstream.errors import (
     UnknownTopicOrPartition,
 )
 from millstream.metadata.topics import NO_LEADER
-from millstream.storage.config import LogConfig
+from millstream.storage.log.config import LogConfig
 from millstream.types import TopicPartition
 from tests.unit.replica.fakes import FakeVerifier
 from tests.unit.replica.harness import (

@@ -9,7 +9,7 @@ from millstream.errors import (
     NotLeaderOrFollower,
     OperationNotAttempted,
 )
-from millstream.storage.epoch_cache import EpochEnd
+from millstream.storage.log.epoch_cache import EpochEnd
 from millstream.testing.sim_filesystem import SimFileSystem
 from tests.unit.replica.harness import (
     LAG_MS,

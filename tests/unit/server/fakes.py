@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from millstream.network.config import SocketServerConfig
-from millstream.network.request import PENDING, Connection, Outcome, Request
+from millstream.network.server.config import SocketServerConfig
+from millstream.network.server.request import PENDING, Connection, Outcome, Request
 from millstream.protocol.api import API_BY_KEY
 from millstream.protocol.frame import SIZE_BYTES, decode_response
 from millstream.protocol.messages.describe_quorum import (
@@ -14,7 +14,7 @@ from millstream.protocol.messages.describe_quorum import (
     DescribeQuorumResponse,
 )
 from millstream.server.config import ServerConfig
-from millstream.storage.broker_config import LogManagerConfig
+from millstream.storage.manager.broker_config import LogManagerConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

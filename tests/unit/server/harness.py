@@ -20,7 +20,7 @@ from millstream.metadata.delta import MetadataDelta
 from millstream.metadata.features import SUPPORTED_FEATURES
 from millstream.metadata.image import MetadataProvenance
 from millstream.metadata.publisher import LeaderAndEpoch, LoaderManifest, ManifestKind
-from millstream.network.request import Request
+from millstream.network.server.request import Request
 from millstream.node.coordinators import BrokerCoordinators, CoordinatorConfigs
 from millstream.node.share_coordinators import ShareConfigs
 from millstream.protocol.api import API_BY_KEY
@@ -44,10 +44,10 @@ from millstream.replica.replica_manager import ReplicaManager
 from millstream.server.config import ServerConfig
 from millstream.server.kafka_apis import KafkaApis
 from millstream.storage.background import Background
-from millstream.storage.broker_config import LogManagerConfig
-from millstream.storage.config import LogConfig
-from millstream.storage.log_directory import format_directory
-from millstream.storage.log_manager import LogManager
+from millstream.storage.log.config import LogConfig
+from millstream.storage.manager.broker_config import LogManagerConfig
+from millstream.storage.manager.log_directory import format_directory
+from millstream.storage.manager.log_manager import LogManager
 from millstream.testing.sim_filesystem import SimFileSystem
 from millstream.types import Uuid
 from tests.unit.controller.rig import Rig, new_topic
@@ -322,7 +322,7 @@ class Broker:
 
 def frame_request(frame: bytes, client: Client | None = None) -> Request:
     """A request as the network makes it of a frame: in a writable buffer, not at its start."""
-    from millstream.network.header import body_start, unpack_header
+    from millstream.network.server.header import body_start, unpack_header
 
     padding = 32
     buffer = memoryview(bytearray(bytes(padding) + frame + bytes(padding)))

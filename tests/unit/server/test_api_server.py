@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from millstream.errors import RequestTimedOut, UnknownServerError
-from millstream.network.request import CLOSE
+from millstream.network.server.request import CLOSE
 from millstream.protocol.messages.create_topics import CreateTopicsRequest
 from millstream.protocol.messages.describe_log_dirs import (
     DescribeLogDirsRequest,

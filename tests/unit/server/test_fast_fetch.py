@@ -10,10 +10,10 @@ from millstream import _accel
 from millstream.protocol.frame import encode_request
 from millstream.protocol.messages.fetch import ForgottenTopic, ReplicaState
 from millstream.replica.partition_reader import read_partition
-from millstream.storage.config import LogConfig
 from millstream.storage.disk import DiskFileSystem
-from millstream.storage.log_results import FetchIsolation
-from millstream.storage.segment import LogSegment
+from millstream.storage.log.config import LogConfig
+from millstream.storage.log.log_results import FetchIsolation
+from millstream.storage.log.segment import LogSegment
 from tests.unit.server.harness import Broker
 from tests.unit.storage.batches import NOW_MS, batch_bytes, marker_batch
 

@@ -15,7 +15,7 @@ from millstream.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from millstream.network.request import PENDING
+from millstream.network.server.request import PENDING
 from millstream.protocol.frame import encode_request
 from millstream.protocol.messages.offset_commit import (
     OffsetCommitRequest,

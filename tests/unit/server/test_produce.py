@@ -20,7 +20,7 @@ from millstream.errors import (
     UnknownTopicOrPartition,
     UnsupportedCompressionType,
 )
-from millstream.network.request import CLOSE, NO_RESPONSE
+from millstream.network.server.request import CLOSE, NO_RESPONSE
 from millstream.protocol.messages.produce import PartitionProduceData, ProduceRequest
 from millstream.records import Compression, RecordBatchBuilder
 from millstream.types import Uuid

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from millstream.records.builder import RecordBatchBuilder
-from millstream.storage.broker_config import CleanerConfig
-from millstream.storage.cleaner import LogCleaner
-from millstream.storage.config import LogConfig
+from millstream.storage.cleaner.cleaner import LogCleaner
+from millstream.storage.log.config import LogConfig
+from millstream.storage.manager.broker_config import CleanerConfig
 from millstream.types import TopicPartition
 from tests.unit.storage.manager_harness import TOPIC_ID, Broker
 
 if TYPE_CHECKING:
-    from millstream.storage.cleaning_ports import CleaningStats
+    from millstream.storage.cleaner.cleaning_ports import CleaningStats
     from millstream.storage.filesystem import FileSystem
-    from millstream.storage.unified_log import UnifiedLog
+    from millstream.storage.log.unified_log import UnifiedLog
 
 BACKOFF_MS = 15_000
 TABLE = TopicPartition("table", 0)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from millstream.records import RecordBatch, RecordBatchBuilder
-from millstream.storage.config import LogConfig
-from millstream.storage.producer_entry import AppendOrigin
-from millstream.storage.validator import LogValidator
+from millstream.storage.log.config import LogConfig
+from millstream.storage.log.producer_entry import AppendOrigin
+from millstream.storage.log.validator import LogValidator
 
 NOW = 1_700_000_000_000
 ROWS = [(NOW, b"k%d" % number, b"v%d" % number) for number in range(3)]

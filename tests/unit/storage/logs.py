@@ -6,14 +6,14 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from millstream.records import RecordBatch, split_batches
-from millstream.storage.config import LogConfig
-from millstream.storage.loader import LoadRequest
-from millstream.storage.unified_log import UnifiedLog
+from millstream.storage.log.config import LogConfig
+from millstream.storage.log.loader import LoadRequest
+from millstream.storage.log.unified_log import UnifiedLog
 from tests.unit.storage.batches import NOW_MS, batch_bytes
 
 if TYPE_CHECKING:
     from millstream.storage.filesystem import FileSystem
-    from millstream.storage.log_results import AppendInfo
+    from millstream.storage.log.log_results import AppendInfo
 
 SMALL = LogConfig(internal_segment_bytes=1000, index_interval_bytes=100)
 

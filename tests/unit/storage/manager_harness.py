@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.clock import ManualClock
 from millstream.storage.background import Background
-from millstream.storage.broker_config import LogManagerConfig
-from millstream.storage.config import LogConfig
-from millstream.storage.log_directory import format_directory
-from millstream.storage.log_manager import LogManager
+from millstream.storage.log.config import LogConfig
+from millstream.storage.manager.broker_config import LogManagerConfig
+from millstream.storage.manager.log_directory import format_directory
+from millstream.storage.manager.log_manager import LogManager
 from millstream.types import TopicPartition, Uuid
 from tests.unit.storage.batches import NOW_MS, batch_bytes
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from millstream.errors import ApiError
     from millstream.storage.filesystem import FileSystem
-    from millstream.storage.log_recovery import RecoveryProgress
-    from millstream.storage.log_registry import DirectoryFailure
-    from millstream.storage.unified_log import UnifiedLog
+    from millstream.storage.log.unified_log import UnifiedLog
+    from millstream.storage.manager.log_recovery import RecoveryProgress
+    from millstream.storage.manager.log_registry import DirectoryFailure
 
 CLUSTER_ID = "cluster-of-tests"
 NODE_ID = 1

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from millstream.errors import CorruptMessage
-from millstream.storage.batch_scan import (
+from millstream.storage.log.batch_scan import (
     HEAD_WINDOW_BYTES,
     find_head,
     read_batch,

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from millstream.storage.broker_config import CleanerConfig
 from millstream.storage.checkpoint import CLEANER_FILE, read_offsets
-from millstream.storage.cleaner import LogCleaner
+from millstream.storage.cleaner.cleaner import LogCleaner
+from millstream.storage.manager.broker_config import CleanerConfig
 from millstream.types import TopicPartition
 from tests.unit.storage.cleaner_harness import (
     BACKOFF_MS,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from millstream.storage.broker_config import CleanerConfig
+from millstream.storage.manager.broker_config import CleanerConfig
 from millstream.testing.sim_filesystem import SimFileSystem
 from tests.unit.storage.cleaner_harness import BACKOFF_MS, OTHER, TABLE, CleaningBroker
 from tests.unit.storage.manager_harness import names_in, restarted

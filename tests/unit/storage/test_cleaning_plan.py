@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from millstream.records.control import ControlType, EndTxnMarker, end_txn_marker
-from millstream.storage.cleaning_plan import (
+from millstream.storage.cleaner.cleaning_plan import (
     CleaningPlan,
     SegmentSpan,
     group_segments,
     last_records_of_producers,
     plan_cleaning,
 )
-from millstream.storage.compaction import LastRecord
-from millstream.storage.loader import LoadRequest
-from millstream.storage.producer_entry import AppendOrigin
-from millstream.storage.unified_log import UnifiedLog
+from millstream.storage.cleaner.compaction import LastRecord
+from millstream.storage.log.loader import LoadRequest
+from millstream.storage.log.producer_entry import AppendOrigin
+from millstream.storage.log.unified_log import UnifiedLog
 from tests.unit.storage.batches import NOW_MS, batch_bytes
 from tests.unit.storage.cleaner_harness import compacted
 

@@ -22,14 +22,14 @@ from millstream.records import (
     split_batches,
 )
 from millstream.records.layout import HEADER_SIZE
-from millstream.storage.compaction import (
+from millstream.storage.cleaner.compaction import (
     BatchCompactor,
     CleanedTransactions,
     LastRecord,
     index_batch,
 )
-from millstream.storage.offset_map import ENTRY_BYTES, OffsetMap
-from millstream.storage.transaction_index import AbortedTransaction
+from millstream.storage.cleaner.offset_map import ENTRY_BYTES, OffsetMap
+from millstream.storage.log.transaction_index import AbortedTransaction
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,8 +6,8 @@ import pytest
 
 from millstream.config import from_synonyms, keys_of, parse, render_reference, replace
 from millstream.errors import InvalidConfig
-from millstream.storage.broker_config import CleanerConfig, LogManagerConfig
-from millstream.storage.config import LogConfig
+from millstream.storage.log.config import LogConfig
+from millstream.storage.manager.broker_config import CleanerConfig, LogManagerConfig
 
 # The topic settings of Apache Kafka 4.3 with their defaults, as its documentation lists them.
 KAFKA_TOPIC_DEFAULTS = {

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from millstream.errors import InvalidArgument, KafkaStorageError
-from millstream.storage.epoch_cache import UNDEFINED_END, LeaderEpochCache
+from millstream.storage.log.epoch_cache import UNDEFINED_END, LeaderEpochCache
 
 if TYPE_CHECKING:
     from millstream.storage.filesystem import FileSystem

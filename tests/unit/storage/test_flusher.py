@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from millstream.errors import ApiError, KafkaStorageError, NotLeaderOrFollower
-from millstream.storage.flusher import GroupCommit
+from millstream.storage.manager.flusher import GroupCommit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from millstream.storage.flusher import FlushJob
+    from millstream.storage.manager.flusher import FlushJob
 
 
 @dataclass

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from millstream.errors import InvalidArgument
-from millstream.storage.index import CorruptIndex, OffsetIndex, TimeIndex
+from millstream.storage.log.index import CorruptIndex, OffsetIndex, TimeIndex
 from millstream.testing.sim_filesystem import SimFileSystem
 
 if TYPE_CHECKING:

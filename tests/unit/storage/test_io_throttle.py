@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
-from millstream.storage.io_throttle import IoThrottle
+from millstream.storage.cleaner.io_throttle import IoThrottle
 
 
 def test_work_is_paid_for_afterwards() -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from millstream.storage.leftovers import settle_leftovers
+from millstream.storage.log.leftovers import settle_leftovers
 from tests.unit.storage.batches import batch_bytes
 from tests.unit.storage.logs import SMALL
 

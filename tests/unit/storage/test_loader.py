@@ -9,14 +9,14 @@ import pytest
 
 from millstream.config import replace
 from millstream.errors import KafkaStorageError
-from millstream.storage.producer_snapshot import snapshot_name
+from millstream.storage.log.producer_snapshot import snapshot_name
 from millstream.testing.sim_filesystem import SimFileSystem
 from tests.unit.storage.batches import NOW_MS, batch_bytes, marker_batch
 from tests.unit.storage.logs import SMALL, append, fill, offsets, open_log
 
 if TYPE_CHECKING:
     from millstream.storage.filesystem import FileSystem
-    from millstream.storage.unified_log import UnifiedLog
+    from millstream.storage.log.unified_log import UnifiedLog
 
 
 def name(base_offset: int, extension: str = ".log") -> str:

@@ -13,11 +13,11 @@ from millstream.errors import (
     LogDirNotFound,
     OffsetOutOfRange,
 )
-from millstream.storage.broker_config import LogManagerConfig
 from millstream.storage.checkpoint import LOG_START_FILE, RECOVERY_POINT_FILE, read_offsets
-from millstream.storage.config import LogConfig
 from millstream.storage.file_names import parse_partition_directory_name
-from millstream.storage.meta_properties import PARTITION_METADATA_FILE
+from millstream.storage.log.config import LogConfig
+from millstream.storage.manager.broker_config import LogManagerConfig
+from millstream.storage.manager.meta_properties import PARTITION_METADATA_FILE
 from millstream.types import TopicPartition, Uuid
 from tests.unit.storage.batches import producer_batch
 from tests.unit.storage.manager_harness import ORDERS, TOPIC_ID, Broker, append, names_in, restarted

@@ -10,7 +10,7 @@ import pytest
 
 from millstream.errors import KafkaStorageError
 from millstream.storage.faults import is_disk_failure, is_disk_full
-from millstream.storage.meta_properties import CLEAN_SHUTDOWN_FILE
+from millstream.storage.manager.meta_properties import CLEAN_SHUTDOWN_FILE
 from millstream.testing.sim_filesystem import SimFileSystem
 from millstream.types import TopicPartition
 from tests.unit.storage.manager_harness import ORDERS, Broker, append, names_in, restarted
@@ -18,7 +18,7 @@ from tests.unit.storage.manager_harness import ORDERS, Broker, append, names_in,
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from millstream.storage.unified_log import UnifiedLog
+    from millstream.storage.log.unified_log import UnifiedLog
 
 ONE, TWO = "/data/one", "/data/two"
 SAFE = TopicPartition("safe", 0)

@@ -10,7 +10,7 @@ import pytest
 
 from millstream.errors import InvalidArgument, KafkaStorageError, LogDirNotFound
 from millstream.storage.checkpoint import LEADER_EPOCH_FILE
-from millstream.storage.cleaning_control import NoCleaning
+from millstream.storage.cleaner.cleaning_control import NoCleaning
 from millstream.storage.filesystem import write_atomically
 from millstream.testing.sim_filesystem import SimFileSystem
 from millstream.types import TopicPartition

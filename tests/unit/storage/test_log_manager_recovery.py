@@ -13,8 +13,8 @@ import pytest
 from millstream.errors import KafkaStorageError
 from millstream.storage.checkpoint import LEADER_EPOCH_FILE, RECOVERY_POINT_FILE, read_offsets
 from millstream.storage.filesystem import write_atomically
-from millstream.storage.log_recovery import LogRecovery, RecoveryProgress
-from millstream.storage.meta_properties import (
+from millstream.storage.manager.log_recovery import LogRecovery, RecoveryProgress
+from millstream.storage.manager.meta_properties import (
     CLEAN_SHUTDOWN_FILE,
 )
 from millstream.testing.sim_filesystem import SimFileSystem
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from millstream.storage.filesystem import FileSystem
-    from millstream.storage.log_slot import LogSlot
-    from millstream.storage.unified_log import UnifiedLog
+    from millstream.storage.log.unified_log import UnifiedLog
+    from millstream.storage.manager.log_slot import LogSlot
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_progress_is_logged_at_most_once_a_second(
         again.clock.advance(400)
 
     again.manager._startup._on_progress = on_progress
-    caplog.set_level(logging.INFO, "millstream.storage.log_recovery")
+    caplog.set_level(logging.INFO, "millstream.storage.manager.log_recovery")
 
     again.start()
 

@@ -15,8 +15,8 @@ from millstream.storage.checkpoint import (
     read_offsets,
 )
 from millstream.storage.filesystem import write_atomically
-from millstream.storage.log_directory import format_directory
-from millstream.storage.meta_properties import (
+from millstream.storage.manager.log_directory import format_directory
+from millstream.storage.manager.meta_properties import (
     CLEAN_SHUTDOWN_FILE,
     META_PROPERTIES_FILE,
     MetaProperties,

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from millstream.storage.background import Chores
-from millstream.storage.broker_config import LogManagerConfig
 from millstream.storage.checkpoint import (
     HIGH_WATERMARK_FILE,
     LOG_START_FILE,
     RECOVERY_POINT_FILE,
     read_offsets,
 )
-from millstream.storage.config import LogConfig
-from millstream.storage.log_directory import LogDirectory
-from millstream.storage.log_tasks import Sweep
-from millstream.storage.offset_checkpoint import OffsetCheckpoint
+from millstream.storage.log.config import LogConfig
+from millstream.storage.manager.broker_config import LogManagerConfig
+from millstream.storage.manager.log_directory import LogDirectory
+from millstream.storage.manager.log_tasks import Sweep
+from millstream.storage.manager.offset_checkpoint import OffsetCheckpoint
 from millstream.types import INT64_MAX, TopicPartition
 from tests.unit.storage.batches import NOW_MS, batch_bytes
 from tests.unit.storage.manager_harness import ORDERS, Broker, append, names_in, restarted

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from millstream.errors import InconsistentClusterId, KafkaStorageError
-from millstream.storage.meta_properties import (
+from millstream.storage.manager.meta_properties import (
     CleanShutdown,
     MetaProperties,
     read_clean_shutdown,

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from millstream.errors import InvalidArgument
-from millstream.storage.offset_map import ENTRY_BYTES, NO_OFFSET, OffsetMap
+from millstream.storage.cleaner.offset_map import ENTRY_BYTES, NO_OFFSET, OffsetMap
 
 
 def test_an_empty_map_knows_no_key() -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from millstream import _accel
 from millstream.storage import disk
-from millstream.storage.config import LogConfig
 from millstream.storage.disk import PREALLOCATION_SINCE_BYTES, SPARE_BYTES_MAX, DiskFileSystem
+from millstream.storage.log.config import LogConfig
 from tests.unit.storage.batches import NOW_MS, batch_bytes
 from tests.unit.storage.logs import append, fill, offsets, open_log
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from millstream.storage.filesystem import FileSystem
-    from millstream.storage.unified_log import UnifiedLog
+    from millstream.storage.log.unified_log import UnifiedLog
 
 LARGE = LogConfig(internal_segment_bytes=3 * PREALLOCATION_SINCE_BYTES, max_message_bytes=2 << 20)
 PART = bytes(1 << 20)

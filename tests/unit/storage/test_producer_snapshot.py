@@ -9,7 +9,7 @@ import pytest
 
 from millstream.errors import KafkaStorageError
 from millstream.records.kernel import crc32c
-from millstream.storage.producer_snapshot import (
+from millstream.storage.log.producer_snapshot import (
     EarlierBatch,
     SnapshotEntry,
     SnapshotFiles,
@@ -17,7 +17,7 @@ from millstream.storage.producer_snapshot import (
     render_snapshot,
     snapshot_offset,
 )
-from millstream.storage.producer_state import ProducerStateManager
+from millstream.storage.log.producer_state import ProducerStateManager
 from tests.unit.storage.batches import NOW_MS, marker_batch, producer_batch
 
 if TYPE_CHECKING:

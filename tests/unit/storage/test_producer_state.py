@@ -15,8 +15,8 @@ from millstream.errors import (
 from millstream.records.batch import RecordBatch
 from millstream.records.builder import RecordBatchBuilder
 from millstream.records.control import ControlType, control_batch
-from millstream.storage.producer_entry import AppendOrigin
-from millstream.storage.producer_state import ProducerStateManager
+from millstream.storage.log.producer_entry import AppendOrigin
+from millstream.storage.log.producer_state import ProducerStateManager
 from tests.unit.storage.batches import NOW_MS, batch_bytes, marker_batch, producer_batch
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ import pytest
 
 from millstream.errors import InvalidArgument
 from millstream.records.batch import RecordBatch, split_batches
-from millstream.storage.config import LogConfig
 from millstream.storage.filesystem import FileSlice
-from millstream.storage.segment import LogSegment
-from millstream.storage.time_lookup import find_by_timestamp
+from millstream.storage.log.config import LogConfig
+from millstream.storage.log.segment import LogSegment
+from millstream.storage.log.time_lookup import find_by_timestamp
 from tests.unit.storage.batches import NOW_MS, batch_bytes
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ import pytest
 
 from millstream.errors import CorruptMessage
 from millstream.records.batch import RecordBatch
-from millstream.storage.config import LogConfig
 from millstream.storage.filesystem import FileSlice
-from millstream.storage.segment import LogSegment
-from millstream.storage.time_lookup import find_by_timestamp
-from millstream.storage.transaction_index import AbortedTransaction
+from millstream.storage.log.config import LogConfig
+from millstream.storage.log.segment import LogSegment
+from millstream.storage.log.time_lookup import find_by_timestamp
+from millstream.storage.log.transaction_index import AbortedTransaction
 from millstream.testing.sim_filesystem import SimFileSystem
 from tests.unit.storage.batches import NOW_MS, batch_bytes
 

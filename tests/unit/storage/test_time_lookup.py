@@ -8,9 +8,9 @@ import pytest
 
 from millstream.records.batch import RecordBatch
 from millstream.records.compression import Compression
-from millstream.storage.config import LogConfig
-from millstream.storage.segment import LogSegment
-from millstream.storage.time_lookup import find_by_timestamp, find_largest_timestamp
+from millstream.storage.log.config import LogConfig
+from millstream.storage.log.segment import LogSegment
+from millstream.storage.log.time_lookup import find_by_timestamp, find_largest_timestamp
 from tests.unit.storage.batches import NOW_MS, batch_bytes
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from millstream.errors import InvalidArgument, KafkaStorageError
-from millstream.storage.transaction_index import AbortedTransaction, TransactionIndex
+from millstream.storage.log.transaction_index import AbortedTransaction, TransactionIndex
 
 if TYPE_CHECKING:
     from millstream.storage.filesystem import FileSystem

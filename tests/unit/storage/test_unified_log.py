@@ -15,16 +15,16 @@ from millstream.errors import (
     TransactionCoordinatorFenced,
 )
 from millstream.records import Compression
-from millstream.storage.config import LogConfig
-from millstream.storage.epoch_cache import LeaderEpochCache
-from millstream.storage.log_results import FetchIsolation
-from millstream.storage.producer_entry import AppendOrigin
+from millstream.storage.log.config import LogConfig
+from millstream.storage.log.epoch_cache import LeaderEpochCache
+from millstream.storage.log.log_results import FetchIsolation
+from millstream.storage.log.producer_entry import AppendOrigin
 from tests.unit.storage.batches import NOW_MS, batch_bytes, marker_batch
 from tests.unit.storage.logs import SMALL, append, fill, offsets, open_log
 
 if TYPE_CHECKING:
     from millstream.storage.filesystem import FileSystem
-    from millstream.storage.unified_log import UnifiedLog
+    from millstream.storage.log.unified_log import UnifiedLog
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import pytest
 
 from millstream.errors import InvalidArgument, KafkaStorageError, OffsetOutOfRange
 from millstream.records import RecordBatch, split_batches
-from millstream.storage.config import LogConfig
-from millstream.storage.log_results import (
+from millstream.storage.log.config import LogConfig
+from millstream.storage.log.log_results import (
     EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_PENDING_UPLOAD_TIMESTAMP,
     EARLIEST_TIMESTAMP,
@@ -23,7 +23,7 @@ from tests.unit.storage.logs import append, fill, open_log
 
 if TYPE_CHECKING:
     from millstream.storage.filesystem import FileSystem
-    from millstream.storage.unified_log import UnifiedLog
+    from millstream.storage.log.unified_log import UnifiedLog
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from tests.unit.storage.logs import SMALL, append, offsets, open_log
 
 if TYPE_CHECKING:
     from millstream.storage.filesystem import FileSystem
-    from millstream.storage.unified_log import UnifiedLog
+    from millstream.storage.log.unified_log import UnifiedLog
 
 
 class TestRetention:

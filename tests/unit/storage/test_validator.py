@@ -22,9 +22,9 @@ from millstream.records.layout import (
     HEADER_SIZE,
     LAST_OFFSET_DELTA_AT,
 )
-from millstream.storage.config import LogConfig
-from millstream.storage.producer_entry import AppendOrigin
-from millstream.storage.validator import LogValidator, check_replicated
+from millstream.storage.log.config import LogConfig
+from millstream.storage.log.producer_entry import AppendOrigin
+from millstream.storage.log.validator import LogValidator, check_replicated
 from tests.unit.storage.client_batches import EXPECTED, NOW, ROWS, admit, batch, contents, resealed
 
 

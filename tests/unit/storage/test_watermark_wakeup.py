@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from millstream.storage.broker_config import LogManagerConfig
 from millstream.storage.checkpoint import HIGH_WATERMARK_FILE, read_offsets
+from millstream.storage.manager.broker_config import LogManagerConfig
 from millstream.types import TopicPartition
 from tests.unit.storage.manager_harness import ORDERS, Broker, append
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from millstream.errors import ApiError, InvalidArgument, NotLeaderOrFollower
-from millstream.network.request import CLOSE, NO_RESPONSE, PENDING, Connection, Request
+from millstream.network.server.request import CLOSE, NO_RESPONSE, PENDING, Connection, Request
 from millstream.protocol.api import ApiKey
 from millstream.testing.faults import Faults, FaultyHandler
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from millstream.network.request import Outcome, Response
+    from millstream.network.server.request import Outcome, Response
 
 
 class Client(Connection):

@@ -2,7 +2,7 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True
 """Where the batch of an offset is in a segment: its index searched, the heads read that prove it.
 
-`log_span` and `millstream.storage.batch_finder` ask, on the thread that owns the log; the plain
+`log_span` and `millstream.storage.log.batch_finder` ask, on the thread that owns the log; the plain
 version is `LogSegment.find_batch`. It declines whatever is unusual: an old format, a head that
 contradicts the index, a file that ends too early. It touches nothing of the log but heads.
 """

@@ -2,8 +2,8 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True
 """What the fast path wants of a client's batch: that it is ordinary, and intact.
 
-An ordinary batch is one that `storage.validator` takes as it is, whatever the topic's settings. All
-others are left to it: it knows all rules and gives all errors.
+An ordinary batch is one that `storage.log.validator` takes as it is, whatever the topic's settings.
+All others are left to it: it knows all rules and gives all errors.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t

@@ -2,8 +2,8 @@
 """What a connection is doing: one object that compiled code and `KafkaChannel` both work on.
 
 A `Connection` has one. Its gate, receiver, sender and liveness keep here what the selector must
-know without asking Python; `millstream.network.connection_state` has the same in plain Python.
-Nothing is decided here but whether the next frame may take the fast path. One thread only.
+know without asking Python; `millstream.network.server.connection_state` has the same in plain
+Python. Nothing is decided here but whether the next frame may take the fast path. One thread only.
 """
 
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer

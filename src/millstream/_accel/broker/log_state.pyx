@@ -3,7 +3,7 @@
 """What a log keeps in memory: its segments, indexes, epochs and producers as typed fields.
 
 The classes of `millstream.storage` inherit from these, so that compiled code and Python share one
-copy of the state; `millstream.storage.log_state` has the plain version. Here is what an append
+copy of the state; `millstream.storage.log.log_state` has the plain version. Here is what an append
 changes: bytes go to a segment's file, its indexes get the entries that are due, and a producer's
 last batches are kept. One thread owns a log and all that it has.
 """

@@ -1,4 +1,4 @@
-from millstream.storage import log_tail
+from millstream.storage.log import log_tail
 
 class LogTail(log_tail.LogTail):
     def append_fast(self, records: bytearray, leader_epoch: int, now_ms: int) -> int | None: ...

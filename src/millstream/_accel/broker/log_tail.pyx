@@ -2,8 +2,8 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True
 """Where a log grows: its offsets, and the one way by which batches get to its end.
 
-`UnifiedLog` has a `LogTail`, and every append goes through it; `millstream.storage.log_tail` is the
-plain version. Batches that were checked in full are given to `append` and `append_batches`. The
+`UnifiedLog` has a `LogTail`, and every append goes through it; `millstream.storage.log.log_tail` is
+the plain version. Batches that were checked in full are given to `append` and `append_batches`. The
 fast path prepares clients' batches, which checks and numbers them, and appends what it has prepared
 with one write. In between the log is not changed, so a write that fails leaves it as it was.
 """

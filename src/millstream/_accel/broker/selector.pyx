@@ -2,12 +2,13 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True
 """Sockets beneath the event loop: read, offered to the fast path, answered.
 
-`millstream.network.selection` gives it the plain connections of a processor where this was built
-and the system has epoll; others stay with the loop's own transports. A `Selector` has an epoll of
-its own that the loop watches. It reads all sockets that are ready in a turn, offers whole frames to
-the listener's `FastHandler`, and completes what was prepared. What is not that simple is the
-`KafkaChannel`'s, which sees it as if a transport had read it. After a single request whose client
-sends the next one at once, it spins for that before the loop may sleep; busy_poll.c says when.
+`millstream.network.server.selection` gives it the plain connections of a processor where this was
+built and the system has epoll; others stay with the loop's own transports. A `Selector` has an
+epoll of its own that the loop watches. It reads all sockets that are ready in a turn, offers whole
+frames to the listener's `FastHandler`, and completes what was prepared. What is not that simple is
+the `KafkaChannel`'s, which sees it as if a transport had read it. After a single request whose
+client sends the next one at once, it spins for that before the loop may sleep; busy_poll.c says
+when.
 """
 
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer

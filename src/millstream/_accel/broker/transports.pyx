@@ -1,9 +1,9 @@
 # cython: language_level=3, freethreading_compatible=True
 """Transports, and the answers with records that are sent through them; see transport.h.
 
-Other extension modules open transports here. `network.senders` has `send_region`: bytes, a region
-of a file and bytes again to a plain socket, in one call. Nothing is kept: the caller goes on where
-this ends.
+Other extension modules open transports here. `network.server.senders` has `send_region`: bytes, a
+region of a file and bytes again to a plain socket, in one call. Nothing is kept: the caller goes on
+where this ends.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer

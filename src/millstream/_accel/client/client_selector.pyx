@@ -2,9 +2,9 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True
 """A client's sockets on a thread of their own that never needs the GIL; for Linux.
 
-`network.native_selector` makes a `ClientSelector` of it; the plain version is `SocketSelector`.
-What runs on the thread is in client_loop.h: it sends, receives, cuts frames and sends standing
-orders on time, whatever Python is doing. Here is the side of the Python threads.
+`network.client.native_selector` makes a `ClientSelector` of it; the plain version is
+`SocketSelector`. What runs on the thread is in client_loop.h: it sends, receives, cuts frames and
+sends standing orders on time, whatever Python is doing. Here is the side of the Python threads.
 """
 
 cimport cython

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from millstream.client.admin.operations import Operations, error_or, raise_for
 from millstream.client.router import ANY, CONTROLLER
 from millstream.errors import MillstreamError, UnsupportedVersion, error_for_code
-from millstream.network.network_client import VersionedRequest
+from millstream.network.client.network_client import VersionedRequest
 from millstream.protocol.api import ApiKey
 from millstream.protocol.messages.describe_cluster import (
     DescribeClusterRequest,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from millstream.client.admin.outcomes import Outcomes
-    from millstream.network.broker_link import Feature
+    from millstream.network.client.broker_link import Feature
     from millstream.protocol.messages.describe_quorum import ReplicaState
 
 UpgradeType: TypeAlias = Literal["upgrade", "safe_downgrade", "unsafe_downgrade"]

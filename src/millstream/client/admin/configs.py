@@ -14,7 +14,7 @@ from millstream.client.admin.operations import Operations, error_or
 from millstream.client.admin.topics import setting_text
 from millstream.client.router import ANY, CONTROLLER, Node
 from millstream.errors import InvalidArgument, MillstreamError
-from millstream.network.network_client import VersionedRequest
+from millstream.network.client.network_client import VersionedRequest
 from millstream.protocol.api import ApiKey
 from millstream.protocol.messages.describe_configs import (
     DescribeConfigsRequest,

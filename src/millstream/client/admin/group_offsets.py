@@ -10,7 +10,7 @@ from millstream.client.admin.operations import Operations, error_or, raise_for
 from millstream.client.groups import OffsetAndMetadata
 from millstream.client.router import Coordinator
 from millstream.errors import MillstreamError, error_for_code
-from millstream.network.network_client import VersionedRequest
+from millstream.network.client.network_client import VersionedRequest
 from millstream.protocol.api import ApiKey
 from millstream.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,

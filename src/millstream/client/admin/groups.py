@@ -18,7 +18,7 @@ from millstream.client.admin.outcomes import Outcomes
 from millstream.client.admin.partitions import require_version
 from millstream.client.router import Coordinator, Node
 from millstream.errors import GroupIdNotFound, MillstreamError, UnsupportedVersion
-from millstream.network.network_client import VersionedRequest
+from millstream.network.client.network_client import VersionedRequest
 from millstream.protocol.api import ApiKey
 from millstream.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,

@@ -24,12 +24,12 @@ from millstream.errors import (
     UnknownTopicOrPartition,
     is_retriable,
 )
-from millstream.network.backoff import Backoff
+from millstream.network.client.backoff import Backoff
 
 if TYPE_CHECKING:
     from millstream.client.router import Target
     from millstream.client.runtime import ClientRuntime
-    from millstream.network.network_client import RequestSource
+    from millstream.network.client.network_client import RequestSource
     from millstream.protocol.api import ApiKey
     from millstream.protocol.message import Message
 

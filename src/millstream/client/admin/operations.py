@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from millstream.client.admin.outcomes import Outcomes
     from millstream.client.router import Target
     from millstream.client.runtime import ClientRuntime
-    from millstream.network.network_client import RequestSource
+    from millstream.network.client.network_client import RequestSource
     from millstream.protocol.api import ApiKey
     from millstream.protocol.message import Message
 

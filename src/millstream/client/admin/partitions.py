@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from millstream.client.admin.operations import Operations, error_or, raise_for
 from millstream.client.router import CONTROLLER
 from millstream.errors import InvalidArgument, MillstreamError, UnsupportedVersion
-from millstream.network.network_client import VersionedRequest
+from millstream.network.client.network_client import VersionedRequest
 from millstream.protocol.api import ApiKey
 from millstream.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,

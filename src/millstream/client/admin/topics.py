@@ -18,7 +18,7 @@ from millstream.errors import (
     UnsupportedVersion,
     error_for_code,
 )
-from millstream.network.network_client import VersionedRequest
+from millstream.network.client.network_client import VersionedRequest
 from millstream.protocol.api import ApiKey
 from millstream.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,

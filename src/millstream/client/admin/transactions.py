@@ -9,7 +9,7 @@ from millstream.client.admin.operations import Operations, error_or, raise_for
 from millstream.client.admin.partitions import require_version
 from millstream.client.router import Coordinator, Node
 from millstream.errors import MillstreamError, error_for_code
-from millstream.network.network_client import VersionedRequest
+from millstream.network.client.network_client import VersionedRequest
 from millstream.protocol.api import ApiKey
 from millstream.protocol.messages.describe_producers import (
     DescribeProducersRequest,

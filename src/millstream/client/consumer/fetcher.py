@@ -16,7 +16,7 @@ from millstream.errors import (
     InvalidFetchSessionEpoch,
     MillstreamError,
 )
-from millstream.network.network_client import VersionedRequest
+from millstream.network.client.network_client import VersionedRequest
 from millstream.protocol.api import ApiKey
 from millstream.protocol.messages import FetchRequest, FetchResponse
 from millstream.protocol.messages.fetch import FetchPartition, FetchTopic, ForgottenTopic

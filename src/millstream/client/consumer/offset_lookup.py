@@ -20,8 +20,8 @@ from millstream.errors import (
     error_for_code,
     is_retriable,
 )
-from millstream.network.backoff import Backoff
-from millstream.network.network_client import VersionedRequest
+from millstream.network.client.backoff import Backoff
+from millstream.network.client.network_client import VersionedRequest
 from millstream.protocol.api import ApiKey
 from millstream.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
 from millstream.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsTopic

@@ -25,7 +25,7 @@ from millstream.errors import (
     OffsetOutOfRangeWithoutReset,
     is_retriable,
 )
-from millstream.network.backoff import Backoff
+from millstream.network.client.backoff import Backoff
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -42,7 +42,7 @@ from millstream.errors import (
     OperationTimeout,
     Wakeup,
 )
-from millstream.network.selector_factory import open_client_selector
+from millstream.network.client.selector_factory import open_client_selector
 from millstream.records.kernel import ArrowRecordsBuilder
 from millstream.types import TopicPartition
 
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from millstream.client.consumer.steps import Steps
     from millstream.client.futures import Waiter
     from millstream.clock import Clock
-    from millstream.network.client_selector import ClientSelector
+    from millstream.network.client.selector import ClientSelector
     from millstream.records.kernel import ConsumerRecord
 
     Offsets = Mapping[TopicPartition, OffsetAndMetadata | int]

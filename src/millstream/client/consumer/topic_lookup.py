@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from millstream.client.router import ANY
 from millstream.errors import MillstreamError, UnknownTopicOrPartition
-from millstream.network.network_client import VersionedRequest
+from millstream.network.client.network_client import VersionedRequest
 from millstream.protocol.api import ApiKey
 from millstream.protocol.messages import MetadataRequest, MetadataResponse
 from millstream.protocol.messages.metadata import MetadataRequestTopic

@@ -43,7 +43,7 @@ from millstream.errors import (
     OperationTimeout,
     UnknownTopicOrPartition,
 )
-from millstream.network.selector_factory import open_client_selector
+from millstream.network.client.selector_factory import open_client_selector
 from millstream.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from millstream.client.producer.record import HeadersLike, Timestamp
     from millstream.client.producer.record_accumulator import RecordAccumulator
     from millstream.clock import Clock
-    from millstream.network.client_selector import ClientSelector
+    from millstream.network.client.selector import ClientSelector
     from millstream.types import Headers, ReadableBuffer
 
 _numbers: Final = itertools.count(1)

@@ -39,7 +39,7 @@ from millstream.errors import (
     error_for_code,
     is_retriable,
 )
-from millstream.network.network_client import SentRequest
+from millstream.network.client.network_client import SentRequest
 from millstream.protocol.api import ApiKey
 from millstream.protocol.messages import InitProducerIdRequest, InitProducerIdResponse
 from millstream.protocol.messages.produce import ProduceResponse
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from millstream.client.producer.sequences import Sequences
     from millstream.client.producer.topics import TopicRegistry
     from millstream.client.router import RequestRouter
-    from millstream.network.network_client import NetworkClient
+    from millstream.network.client.network_client import NetworkClient
     from millstream.protocol.message import Message
     from millstream.types import ReadableBuffer, Uuid
 

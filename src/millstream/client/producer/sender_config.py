@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from millstream.network.backoff import Backoff
+from millstream.network.client.backoff import Backoff
 
 if TYPE_CHECKING:
     from millstream.client.producer.config import ProducerConfig

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from millstream.client.producer.sequences import Sequences
     from millstream.client.router import Call, RequestRouter
     from millstream.client.targets import Target
-    from millstream.network.network_client import NetworkClient, VersionedRequest
+    from millstream.network.client.network_client import NetworkClient, VersionedRequest
     from millstream.protocol.message import Message
     from millstream.types import TopicPartition
 

@@ -22,7 +22,7 @@ from millstream.errors import (
     UnknownMemberId,
     error_for_code,
 )
-from millstream.network.backoff import Backoff
+from millstream.network.client.backoff import Backoff
 from millstream.protocol.messages.share_group_heartbeat import (
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,

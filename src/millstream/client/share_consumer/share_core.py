@@ -27,7 +27,7 @@ from millstream.errors import (
     error_for_code,
     is_retriable,
 )
-from millstream.network.backoff import Backoff
+from millstream.network.client.backoff import Backoff
 from millstream.protocol.messages import ShareAcknowledgeResponse, ShareFetchResponse
 
 if TYPE_CHECKING:

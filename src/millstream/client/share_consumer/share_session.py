@@ -23,7 +23,7 @@ from millstream.client.share_consumer.share_core import ShareCore
 from millstream.client.share_consumer.share_record import ShareRecord
 from millstream.clock import SystemClock
 from millstream.errors import ClientClosed, InvalidArgument, RecordNotReadable, Wakeup
-from millstream.network.selector_factory import open_client_selector
+from millstream.network.client.selector_factory import open_client_selector
 from millstream.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from millstream.client.share_consumer.share_buffer import Acquired
     from millstream.clock import Clock
     from millstream.errors import MillstreamError
-    from millstream.network.client_selector import ClientSelector
+    from millstream.network.client.selector import ClientSelector
     from millstream.records.kernel import ConsumerRecord
     from millstream.types import Headers
 

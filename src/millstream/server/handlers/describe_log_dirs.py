@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from millstream.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
     from millstream.replica.replica_manager import ReplicaManager
     from millstream.server.exchange import Exchange
-    from millstream.storage.log_dir_description import LogDirDescription
+    from millstream.storage.manager.log_dir_description import LogDirDescription
 
 
 def handle_describe_log_dirs(

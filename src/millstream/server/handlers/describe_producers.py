@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from millstream.protocol.messages.describe_producers import DescribeProducersRequest
     from millstream.replica.replica_manager import ReplicaManager
     from millstream.server.exchange import Exchange
-    from millstream.storage.producer_entry import ProducerEntry
+    from millstream.storage.log.producer_entry import ProducerEntry
 
 _NONE: Final = -1
 

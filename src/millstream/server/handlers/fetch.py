@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from millstream.errors import ApiError, KafkaStorageError, NotLeaderOrFollower
-from millstream.network.request import PENDING
+from millstream.network.server.request import PENDING
 from millstream.protocol.frame import encode_response_parts
 from millstream.protocol.messages.fetch import (
     AbortedTransaction,
@@ -34,7 +34,7 @@ from millstream.server.leaders import STALE_LEADER_CODES, find_leader
 if TYPE_CHECKING:
     from millstream.clock import Clock
     from millstream.metadata.cache import KRaftMetadataCache
-    from millstream.network.request import Outcome, Request, Response
+    from millstream.network.server.request import Outcome, Request, Response
     from millstream.replica.fetch_partition import FetchPartitionData
     from millstream.replica.fetch_session import FetchContext
     from millstream.replica.replica_manager import ReplicaManager

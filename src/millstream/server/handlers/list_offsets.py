@@ -22,7 +22,7 @@ from millstream.protocol.messages.list_offsets import (
 )
 from millstream.replica.partition_reader import check_special_timestamp
 from millstream.server.isolation import consumer_isolation
-from millstream.storage.log_results import FetchIsolation
+from millstream.storage.log.log_results import FetchIsolation
 
 if TYPE_CHECKING:
     from millstream.protocol.messages.list_offsets import (

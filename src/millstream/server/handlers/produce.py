@@ -23,7 +23,7 @@ from millstream.errors import (
     UnsupportedCompressionType,
 )
 from millstream.network.log_limiter import LogLimiter
-from millstream.network.request import CLOSE, NO_RESPONSE, PENDING
+from millstream.network.server.request import CLOSE, NO_RESPONSE, PENDING
 from millstream.protocol.frame import encode_response
 from millstream.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from millstream.clock import Clock
     from millstream.metadata.cache import KRaftMetadataCache
-    from millstream.network.request import Outcome, Request, Response
+    from millstream.network.server.request import Outcome, Request, Response
     from millstream.replica.append_service import AppendEntry
     from millstream.replica.replica_manager import ReplicaManager
     from millstream.server.leaders import KnownLeader

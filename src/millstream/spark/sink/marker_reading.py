@@ -12,7 +12,7 @@ from millstream.client.futures import Waiter
 from millstream.client.groups import OffsetAndMetadata
 from millstream.client.targets import Coordinator
 from millstream.errors import MillstreamError, error_for_code
-from millstream.network.network_client import VersionedRequest
+from millstream.network.client.network_client import VersionedRequest
 from millstream.protocol.api import ApiKey
 from millstream.protocol.messages.offset_fetch import (
     OffsetFetchRequest,

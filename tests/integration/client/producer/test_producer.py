@@ -18,7 +18,7 @@ from millstream.errors import (
     OperationTimeout,
     SerializationFailed,
 )
-from millstream.network.selector_factory import open_client_selector
+from millstream.network.client.selector_factory import open_client_selector
 from millstream.records import partition_for_key
 from tests.integration.client.producer.reading import read_all
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from millstream.client.runtime import ClientRuntime
     from millstream.client.share_consumer.in_hand import Decided
     from millstream.errors import MillstreamError
-    from millstream.network.network_client import OnDone
+    from millstream.network.client.network_client import OnDone
     from millstream.protocol.message import Message
 
 M = TypeVar("M", bound="Message")

@@ -12,7 +12,7 @@ from millstream.protocol.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from millstream.storage.producer_entry import AppendOrigin
+from millstream.storage.log.producer_entry import AppendOrigin
 from tests.unit.server.share_members import (
     RELEASE,
     ShareMember,

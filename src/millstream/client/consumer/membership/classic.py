@@ -40,7 +40,7 @@ from millstream.errors import (
     UnknownServerError,
     error_for_code,
 )
-from millstream.network.backoff import Backoff
+from millstream.network.client.backoff import Backoff
 from millstream.protocol.messages.heartbeat import HeartbeatResponse
 from millstream.protocol.messages.join_group import JoinGroupResponse
 from millstream.protocol.messages.sync_group import SyncGroupResponse

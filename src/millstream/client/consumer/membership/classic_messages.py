@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from millstream.client.consumer.membership.assignors import GroupMember
 from millstream.client.consumer.membership.assignors.user_data import by_topic
 from millstream.errors import ClientError, DecodeError, UnsupportedVersion
-from millstream.network.network_client import VersionedRequest
+from millstream.network.client.network_client import VersionedRequest
 from millstream.protocol.api import ApiKey
 from millstream.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,

@@ -34,8 +34,8 @@ from millstream.errors import (
     UnreleasedInstanceId,
     error_for_code,
 )
-from millstream.network.backoff import Backoff
-from millstream.network.network_client import VersionedRequest
+from millstream.network.client.backoff import Backoff
+from millstream.network.client.network_client import VersionedRequest
 from millstream.protocol.api import ApiKey
 from millstream.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from millstream.types import Uuid

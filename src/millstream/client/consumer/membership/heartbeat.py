@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from millstream.client.consumer.membership.machine import Link
-    from millstream.network.network_client import OnDone
+    from millstream.network.client.network_client import OnDone
     from millstream.protocol.message import Message
 
 

@@ -18,7 +18,7 @@ from millstream.errors import (
     error_for_code,
     is_retriable,
 )
-from millstream.network.network_client import VersionedRequest
+from millstream.network.client.network_client import VersionedRequest
 from millstream.protocol.api import ApiKey
 from millstream.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from random import Random
 
     from millstream.client.runtime import ClientRuntime
-    from millstream.network.backoff import Backoff
-    from millstream.network.network_client import OnDone, RequestSource
+    from millstream.network.client.backoff import Backoff
+    from millstream.network.client.network_client import OnDone, RequestSource
     from millstream.protocol.message import Message
 
 MEMBERSHIP_NODE_ID: Final = 1 << 30

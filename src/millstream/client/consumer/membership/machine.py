@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from millstream.client.consumer.membership.subscription import Subscription
     from millstream.client.groups import ConsumerGroupMetadata
     from millstream.errors import MillstreamError
-    from millstream.network.network_client import OnDone, RequestSource
+    from millstream.network.client.network_client import OnDone, RequestSource
     from millstream.protocol.api import ApiKey
     from millstream.protocol.message import Message
     from millstream.types import TopicPartition

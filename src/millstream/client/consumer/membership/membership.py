@@ -28,7 +28,7 @@ from millstream.errors import (
     PollIntervalExceeded,
     UnsupportedVersion,
 )
-from millstream.network.backoff import Backoff
+from millstream.network.client.backoff import Backoff
 from millstream.protocol.api import ApiKey
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from millstream.errors import (
     class_for_code,
     error_for_code,
 )
-from millstream.network.network_client import VersionedRequest
+from millstream.network.client.network_client import VersionedRequest
 from millstream.protocol.api import ApiKey
 from millstream.protocol.messages.offset_fetch import (
     OffsetFetchRequest,

@@ -15,7 +15,7 @@ from millstream.client.consumer.membership.subscription import Subscription
 from millstream.client.groups import ConsumerGroupMetadata
 from millstream.client.snapshot import Broker, MetadataSnapshot, Partition, Topic
 from millstream.errors import BrokerUnreachable, MillstreamError
-from millstream.network.network_client import VersionedRequest
+from millstream.network.client.network_client import VersionedRequest
 from millstream.types import TopicPartition, Uuid
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from millstream.client.consumer.membership.events import RebalanceEvent
     from millstream.client.router import Target
-    from millstream.network.network_client import OnDone, RequestSource
+    from millstream.network.client.network_client import OnDone, RequestSource
     from millstream.protocol.api import ApiKey
     from millstream.protocol.message import Message
 

@@ -32,7 +32,7 @@ from tests.unit.client.consumer.membership.group_world import (
 
 if TYPE_CHECKING:
     from millstream.client.runtime import ClientRuntime
-    from millstream.network.network_client import OnDone, RequestSource
+    from millstream.network.client.network_client import OnDone, RequestSource
     from millstream.protocol.api import ApiKey
     from millstream.protocol.message import Message
 
