@@ -156,6 +156,13 @@ class BatchDelivery:
     def __len__(self) -> int:
         return sum(count for _, _, count in self._ranges)
 
+    def __repr__(self) -> str:
+        state = "sending"
+        if self.done():
+            is_lost = any(each.error is not None for each in self._ended())
+            state = "failed" if is_lost else "written"
+        return f"<BatchDelivery of {len(self)} rows to {self.topic!r}: {state}>"
+
     def done(self) -> bool:
         """Whether it is known what became of every row."""
         return all(batch.is_done for batch, _, _ in self._ranges)
@@ -163,6 +170,7 @@ class BatchDelivery:
     def result(self, timeout: float | None = None) -> list[ProducedRange]:
         """Wait up to `timeout` seconds for all rows; where they are, or raise the first loss.
 
+        Rows that follow each other in a partition are one range, however many requests took them.
         The time is for each of the batches, which end at about the same time.
         """
         self._wait(timeout)
@@ -209,7 +217,7 @@ class BatchDelivery:
         places: list[ProducedRange] = []
         for batch, first, count in self._ranges:
             places += _places_in(batch, first, count)
-        return places
+        return _joined(places)
 
     def _ended(self) -> list[ProducerBatch]:
         return [
@@ -231,6 +239,27 @@ def _places_in(batch: ProducerBatch, first: int, count: int) -> list[ProducedRan
         return left + (_places_in(batch.parts[1], start, rest) if rest else [])
     offset = -1 if batch.base_offset < 0 else batch.base_offset + first
     return [ProducedRange(batch.topic, batch.partition, offset, count)]
+
+
+def _joined(places: list[ProducedRange]) -> list[ProducedRange]:
+    """The same with one range for all that follow each other in a partition."""
+    joined: list[ProducedRange] = []
+    last_of: dict[int, int] = {}
+    for each in places:
+        index = last_of.get(each.partition)
+        if index is not None and _follows(joined[index], each):
+            count = joined[index].record_count + each.record_count
+            joined[index] = joined[index]._replace(record_count=count)
+        else:
+            last_of[each.partition] = len(joined)
+            joined.append(each)
+    return joined
+
+
+def _follows(before: ProducedRange, after: ProducedRange) -> bool:
+    if after.first_offset < 0 or before.first_offset < 0:
+        return after.first_offset == before.first_offset  # With acks=0 no offset is known.
+    return after.first_offset == before.first_offset + before.record_count
 
 
 class _LoopWakeup:

@@ -300,6 +300,37 @@ class TestTables:
         assert len(delivery) == 4
         assert completions.take_unseen() is None
 
+    def test_it_says_how_it_fares(self) -> None:
+        good, bad = make_batch(2), make_batch(3)
+        delivery = BatchDelivery(TOPIC, [(good, 0, 2), (bad, 0, 3)])
+        assert repr(delivery) == f"<BatchDelivery of 5 rows to {TOPIC!r}: sending>"
+        good.complete(0, -1)
+        bad.fail(MessageTooLarge("no"))
+
+        assert repr(delivery) == f"<BatchDelivery of 5 rows to {TOPIC!r}: failed>"
+        written = BatchDelivery(TOPIC, [(good, 0, 2)])
+        assert repr(written) == f"<BatchDelivery of 2 rows to {TOPIC!r}: written>"
+
+    @pytest.mark.parametrize(
+        ("offsets", "expected"),
+        [
+            ((7, 9, 11), [(7, 6)]),
+            ((7, 9, 20), [(7, 4), (20, 2)]),
+            ((7, 20, 22), [(7, 2), (20, 4)]),
+            ((-1, -1, -1), [(-1, 6)]),
+        ],
+    )
+    def test_rows_that_follow_each_other_are_one_range(
+        self, offsets: tuple[int, ...], expected: list[tuple[int, int]]
+    ) -> None:
+        batches = [make_batch(2) for _ in offsets]
+        for batch, offset in zip(batches, offsets, strict=True):
+            batch.complete(offset, -1)
+
+        places = BatchDelivery(TOPIC, [(batch, 0, 2) for batch in batches]).result(0)
+
+        assert places == [ProducedRange(TOPIC, 0, first, count) for first, count in expected]
+
     def test_it_can_be_awaited(self) -> None:
         batch = make_batch(2)
 
