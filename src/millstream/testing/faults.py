@@ -7,6 +7,7 @@ Requests of one connection stay in order, delayed or not, as they do in any Kafk
 
 from __future__ import annotations
 
+import difflib
 import logging
 import threading
 from collections import deque
@@ -20,7 +21,7 @@ from millstream.protocol.api import ApiKey
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from millstream.network.server.request import Outcome, Request, Response
     from millstream.server.api_server import ApiServer
@@ -295,9 +296,10 @@ def _checked_times(times: int | None) -> int:
 def _checked_api(api: ApiKey | str) -> ApiKey:
     if isinstance(api, ApiKey):
         return api
-    found = _API_NAMES.get(api.replace("_", "").lower())
+    found = _API_NAMES.get(_letters(api))
     if found is None:
-        raise InvalidArgument(f"{api!r} is no API of Kafka: give a name such as 'Produce'")
+        nearest = _nearest(api, (each.api_name for each in ApiKey), "Produce")
+        raise InvalidArgument(f"{api!r} is no API of Kafka: {nearest}")
     return found
 
 
@@ -311,7 +313,19 @@ def _checked_error(error: ApiError | type[ApiError] | str | int) -> ApiError:
     else:
         found = error
     if found is None:
-        raise InvalidArgument(
-            f"{error!r} is no error of Kafka: give a name such as 'NOT_LEADER_OR_FOLLOWER'"
-        )
+        nearest = _nearest(str(error), _ERROR_NAMES, "NOT_LEADER_OR_FOLLOWER")
+        raise InvalidArgument(f"{error!r} is no error of Kafka: {nearest}")
     return found("asked for by the test")
+
+
+def _nearest(wrong: str, names: Iterable[str], example: str) -> str:
+    """What to write instead of a name that is wrong."""
+    by_letters = {_letters(each): each for each in names}
+    found = difflib.get_close_matches(_letters(wrong), by_letters, n=1)
+    return (
+        f"did you mean {by_letters[found[0]]!r}?" if found else f"give a name such as {example!r}"
+    )
+
+
+def _letters(name: str) -> str:
+    return name.replace("_", "").lower()

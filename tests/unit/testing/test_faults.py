@@ -244,8 +244,11 @@ def test_while_unavailable_every_request_breaks_its_connection() -> None:
 @pytest.mark.parametrize(
     ("ask", "message"),
     [
-        (lambda faults: faults.drop("Prodce"), "'Prodce' is no API of Kafka"),
-        (lambda faults: faults.fail("Produce", "OOPS"), "'OOPS' is no error of Kafka"),
+        (lambda faults: faults.drop("Prodce"), "'Prodce' is no API of Kafka: did you mean 'Produc"),
+        (lambda faults: faults.fail("find_cordinator", 15), "did you mean 'FindCoordinator'"),
+        (lambda faults: faults.delay("xyz", 5), "'xyz' is no API of Kafka: give a name such as"),
+        (lambda faults: faults.fail("Produce", "NOT_LEADER"), "did you mean 'NOT_LEADER_OR_FOLL"),
+        (lambda faults: faults.fail("Produce", "OOPS"), "'OOPS' is no error of Kafka: give a na"),
         (lambda faults: faults.fail("Produce", 12345), "12345 is no error of Kafka"),
         (lambda faults: faults.drop("Produce", times=0), "happens 0 times"),
         (lambda faults: faults.delay("Produce", -1), "-1 ms"),
