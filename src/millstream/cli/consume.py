@@ -6,11 +6,12 @@ import select
 import sys
 from contextlib import closing
 from enum import Enum
-from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
 from millstream.cli.faults import CommandFailed, UsageFault
+from millstream.cli.group_reader import GroupReader
 from millstream.cli.offsets import Partitions, choose_partitions, find_ends, find_offsets
 from millstream.cli.options import (
     DEFAULT_BOOTSTRAP,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from millstream.cli.session import Session
     from millstream.cli.value_types import Sides, TypedRecord
     from millstream.client.admin.partitions import IsolationLevel
+    from millstream.client.consumer.consumer import Consumer
 
 WAIT_MS: Final = 500
 """How long a broker waits for records before it says that there are none."""
@@ -91,6 +93,15 @@ Until = Annotated[
     str | None,
     typer.Option("--until", metavar="TIME", help="Up to the first record at or after that time."),
 ]
+Group = Annotated[
+    str | None,
+    typer.Option(
+        "--group",
+        "-g",
+        metavar="GROUP",
+        help="Read as a member of this group, from where it is, and commit what was printed.",
+    ),
+]
 Follow = Annotated[
     bool, typer.Option("--follow", "-f", help="Wait for more at the end, until Ctrl-C.")
 ]
@@ -126,6 +137,7 @@ def consume(
     offset: AtOffset = None,
     from_time: FromTime = None,
     until: Until = None,
+    group: Group = None,
     follow: Follow = False,
     count: Count = None,
     key_separator: KeySeparator = None,
@@ -144,24 +156,29 @@ def consume(
     r"""Print the records of a topic: all that are there now, then stop.
 
     With `--follow` it waits for more instead of stopping. Records of one partition are in order.
+    With `--group` members share the partitions, and each goes on behind what was printed last; a
+    group without offsets begins at the beginning.
 
     Examples: `millstream consume orders --offset -10`,
     `millstream consume orders --follow --from-end -K '\t'`,
     `millstream consume orders --from-time 2h --json`,
+    `millstream consume orders --group readers --follow`,
     `millstream consume orders --value-type avro --schema-registry http://localhost:8081`
     """
-    starts = (from_beginning, from_end, offset is not None, from_time is not None)
-    if sum(starts) > 1:
-        raise UsageFault("give one of --from-beginning, --from-end, --offset, --from-time")
+    starts = {
+        "--from-beginning": from_beginning,
+        "--from-end": from_end,
+        "--offset": offset is not None,
+        "--from-time": from_time is not None,
+    }
+    if sum(starts.values()) > 1:
+        raise UsageFault(f"give one of {', '.join(starts)}")
+    if group is not None:
+        ends = {"--until": until is not None, "--partition": partition is not None}
+        _require_no_place(topic, group, starts | ends)
     if from_end and not follow:
         raise UsageFault("--from-end without --follow has nothing to read: add --follow")
-    if sum((as_json, format_ is not None, key_separator is not None)) > 1:
-        raise UsageFault("give one of --json, --format, --key-separator")
-    if as_json:
-        render = json_lines(encoding)
-    else:
-        show = value_show(encoding, null, is_for_terminal=sys.stdout.isatty())
-        render = compile_format(format_, show) if format_ else value_lines(show, key_separator)
+    render = _render(encoding, null, format_, key_separator, as_json=as_json)
     sides = make_sides(key_type, value_type, schema_registry)
     if not sides.are_plain:
         render = _typed(render, sides, json_values if as_json else as_text)
@@ -175,9 +192,31 @@ def consume(
             until_ms=None if until is None else parse_time(until, now_ms),
             is_following=follow,
             isolation=isolation.value,
+            group=group,
         )
         read_count = _print_records(session, topic, where, render, count)
     _tell_people(topic, read_count, where)
+
+
+def _require_no_place(topic: str, group: str, options: Mapping[str, bool]) -> None:
+    given = [option for option, is_given in options.items() if is_given]
+    if given:
+        raise UsageFault(
+            f"--group reads from where the group is: leave out {' and '.join(given)}; "
+            f"`millstream groups reset-offsets {group} -t {topic}` moves it"
+        )
+
+
+def _render(
+    encoding: Encoding, null: str, format_: str | None, key_separator: str | None, *, as_json: bool
+) -> Render:
+    """How a record is printed."""
+    if sum((as_json, format_ is not None, key_separator is not None)) > 1:
+        raise UsageFault("give one of --json, --format, --key-separator")
+    if as_json:
+        return json_lines(encoding)
+    show = value_show(encoding, null, is_for_terminal=sys.stdout.isatty())
+    return compile_format(format_, show) if format_ else value_lines(show, key_separator)
 
 
 def _typed(render: Render, sides: Sides, form: Callable[[TypedRecord], TypedRecord]) -> Render:
@@ -199,6 +238,8 @@ class Where(NamedTuple):
     until_ms: int | None = None
     is_following: bool = False
     isolation: IsolationLevel = "read_uncommitted"
+    group: str | None = None
+    """Whose offsets say where to begin."""
 
 
 def spans(session: Session, topic: str, where: Where) -> dict[int, Span]:
@@ -251,33 +292,57 @@ def _start(topic: str, partition: int, wanted: int, earliest: int, latest: int) 
 def _print_records(
     session: Session, topic: str, where: Where, render: Render, count: int | None
 ) -> int:
-    consumer = session.consumer(
-        isolation_level=where.isolation, auto_offset_reset="none", fetch_max_wait=WAIT_MS / 1000
+    settings: dict[str, Any] = {
+        "isolation_level": where.isolation,
+        "fetch_max_wait": WAIT_MS / 1000,
+        "auto_offset_reset": "none",
+    }
+    if where.group is not None:
+        settings |= {
+            "group_id": where.group,
+            "auto_offset_reset": "earliest",
+            "enable_auto_commit": False,
+        }
+    with (
+        session.consumer(**settings) as consumer,
+        closing(_reader(session, consumer, topic, where)) as reader,
+    ):
+        return _print_all(reader, Patience(session, topic, where), topic, render, count)
+
+
+def _reader(
+    session: Session, consumer: Consumer, topic: str, where: Where
+) -> TopicReader | GroupReader:
+    if where.group is not None:
+        is_endless = where.is_following
+        ends = find_ends(session, topic, where.partitions, "latest", where.isolation)
+        return GroupReader(session, consumer, topic, None if is_endless else ends)
+    return TopicReader(
+        consumer,
+        topic,
+        spans(session, topic, where),
+        until_ms=where.until_ms,
+        on_gap=lambda partition, start, end: _tell_of_gap(topic, partition, start, end),
     )
-    with consumer:
-        reader = TopicReader(
-            consumer,
-            topic,
-            spans(session, topic, where),
-            until_ms=where.until_ms,
-            on_gap=lambda partition, start, end: _tell_of_gap(topic, partition, start, end),
-        )
-        with closing(reader):
-            return _print_all(reader, Patience(session, topic, where), topic, render, count)
 
 
 def _print_all(
-    reader: TopicReader, patience: Patience, topic: str, render: Render, count: int | None
+    reader: TopicReader | GroupReader,
+    patience: Patience,
+    topic: str,
+    render: Render,
+    count: int | None,
 ) -> int:
     out = sys.stdout.buffer
     read_count = 0
-    while not reader.is_finished:
+    while not reader.is_finished and read_count != count:
         for record in reader.poll(WAIT_MS):
             out.write(render(topic, record.partition, record))
             read_count += 1
             if read_count == count:
-                return read_count
+                break
         out.flush()
+        reader.commit()
         if reader.is_idle:
             _require_reader(out)
         if patience.is_over(reader):
@@ -296,7 +361,7 @@ class Patience:
         self._next_check = IDLE_ROUNDS_MAX
         self._is_checked = False
 
-    def is_over(self, reader: TopicReader) -> bool:
+    def is_over(self, reader: TopicReader | GroupReader) -> bool:
         """After a round: whether there is no point in another one."""
         if not reader.is_idle:
             self._idle_rounds, self._next_check = 0, IDLE_ROUNDS_MAX

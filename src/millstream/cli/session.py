@@ -86,7 +86,7 @@ class Session:
         )
 
     def consumer(self, **settings: Any) -> Consumer:
-        """A consumer without a group."""
+        """A consumer, without a group unless the settings name one."""
         from millstream.client.consumer.consumer import Consumer
 
         return Consumer(self.bootstrap_server, **self._settings, **settings)

@@ -88,6 +88,9 @@ class TopicReader:
                 yield record
         self._drop_finished()
 
+    def commit(self) -> None:
+        """Nothing: it has no group that remembers where it is."""
+
     def close(self) -> None:
         """Drop what was fetched and not wanted: nothing of it may outlive the consumer."""
         self._consumer.assign([])

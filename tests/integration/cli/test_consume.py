@@ -193,3 +193,50 @@ def test_values_with_a_type_go_in_and_out_as_json(cluster: Cluster, tmp_path: Pa
     refused = cluster.consume("--value-type", "int64")
     assert refused.code == ExitCode.FAILED
     assert "at offset 0" in refused.err
+
+
+def test_members_of_a_group_go_on_behind_what_was_printed(cluster: Cluster) -> None:
+    group = f"readers of {cluster.topic}"
+    cluster.produce(b"0\n1\n2\n3\n4\n", "-p", "0")
+    cluster.produce(b"5\n", "-p", "1")
+
+    first = cluster.consume("--group", group, "--count", "2")
+    rest = cluster.consume("--group", group, "--isolation", "read_committed")
+    nothing = cluster.consume("--group", group)
+    cluster.produce(b"6\n", "-p", "1")
+    new = cluster.consume("--group", group, "--json")
+
+    assert [first.code, rest.code, nothing.code, new.code] == [ExitCode.OK] * 4
+    assert sorted((first.out + rest.out).split()) == ["0", "1", "2", "3", "4", "5"]
+    assert len(first.out.split()) == 2
+    assert nothing.out == ""
+    assert json.loads(new.out)["value"] == "6"
+    [described] = cluster.run("groups", "describe", group, "--json").json()
+    assert (described["state"], described["lag"]) == ("Empty", 0)
+
+
+def test_following_in_a_group_commits_as_it_goes_and_leaves_at_the_end(cluster: Cluster) -> None:
+    with cluster.start_consuming("--group", cluster.topic, "--follow") as process:
+        assert process.stdout is not None
+        cluster.produce(b"one\n", "-p", "0")
+        assert process.stdout.readline() == b"one\n"
+        cluster.produce(b"two\n", "-p", "0")
+        assert process.stdout.readline() == b"two\n"
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=SECONDS_MAX)
+
+    assert (process.returncode, out, err) == (ExitCode.INTERRUPTED, b"", b"")
+    assert cluster.run("groups", "members", cluster.topic, "--json").json() == []
+    again = cluster.consume("--group", cluster.topic)
+    assert (again.code, again.out) in ((ExitCode.OK, ""), (ExitCode.OK, "two\n"))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [("--from-end", "--follow"), ("--offset", "3"), ("--from-time", "2h"), ("--partition", "0")],
+)
+def test_a_group_knows_itself_where_to_begin(cluster: Cluster, options: tuple[str, ...]) -> None:
+    refused = cluster.consume("--group", "readers", *options)
+
+    assert refused.code == ExitCode.USAGE
+    assert f"leave out {options[0]}; `millstream groups reset-offsets readers" in refused.err
