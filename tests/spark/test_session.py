@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
+import stat
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from millstream.spark import local_files, session
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     import pyarrow as pa
     from pyspark.sql import SparkSession
@@ -39,53 +40,61 @@ def test_local_files_are_left_to_hadoop_unless_asked_otherwise(spark: SparkSessi
     assert _local_file_system(spark).getRaw().getClass().getName().startswith("org.apache.hadoop.")
 
 
-# A JVM of its own: the setting changes the file system that all sessions of a JVM share.
-_DIRECT = """
-import json, pathlib, stat, sys
-from millstream.spark import local_files, session
-
-made = pathlib.Path(sys.argv[1])
-spark = session(master="local[1]", **{local_files.SETTING: True, "spark.ui.enabled": False})
-jvm = spark._jvm
-hadoop = jvm.org.apache.hadoop.fs
-files = hadoop.FileSystem.getLocal(spark._jsc.hadoopConfiguration())
-stat_of = pathlib.Path(f"/proc/{jvm.java.lang.ProcessHandle.current().pid()}/stat")
-# Page faults of processes that the JVM has waited for: more if it has run another.
-faults = lambda: int(stat_of.read_text().rpartition(")")[2].split()[8])
-before = faults()
-path = hadoop.Path(str(made / "file"))
-files.create(path).close()
-files.setPermission(path, hadoop.permission.FsPermission("640"))
-found = {"faults": faults() - before, "mode": stat.S_IMODE((made / "file").stat().st_mode)}
-files.mkdirs(hadoop.Path(str(made / "directory")))
-found["keeps_group"] = bool((made / "directory").stat().st_mode & stat.S_ISGID)
-found["class"] = files.getRaw().getClass().getName()
-print(json.dumps(found))
-spark.stop()
-"""
+@pytest.fixture
+def direct_spark(spark: SparkSession) -> Iterator[SparkSession]:
+    """The session with permissions set directly, for one test."""
+    # It is the session of all tests, which goes on with the settings that it is asked for again.
+    partitions = spark.conf.get("spark.sql.shuffle.partitions")
+    settings: dict[str, Any] = {
+        local_files.SETTING: True,
+        "spark.sql.shuffle.partitions": partitions,
+    }
+    yield session(master="local[2]", **settings)
+    spark.conf.unset(local_files.SETTING)
+    _local_file_system(spark).close()  # The JVM makes another, Hadoop's own, for the next user.
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-def test_local_files_are_made_without_a_process_and_as_hadoop_makes_them_if_asked(
-    tmp_path: Path,
+def test_local_files_are_made_without_a_process_and_as_hadoop_makes_them(
+    direct_spark: SparkSession, tmp_path: Path
 ) -> None:
+    jvm: Any = direct_spark._jvm
+    hadoop = jvm.org.apache.hadoop.fs
+    files = _local_file_system(direct_spark)
+    pid = jvm.java.lang.ProcessHandle.current().pid()
+
+    def faults_of_making(name: str) -> int:
+        before = _faults_of_ended_children(pid)
+        made = hadoop.Path(str(tmp_path / name))
+        files.create(made).close()
+        files.setPermission(made, hadoop.permission.FsPermission("640"))
+        return _faults_of_ended_children(pid) - before
+
+    assert files.getRaw().getClass().getName() == "millstream.DirectLocalFileSystem"
+    # Python workers of other tests may end meanwhile; a chmod would show every time.
+    assert 0 in [faults_of_making(f"made-{number}") for number in range(5)]
+    assert stat.S_IMODE((tmp_path / "made-0").stat().st_mode) == 0o640
+    assert (tmp_path / ".made-0.crc").exists()
+
+
+def test_directories_keep_their_group_for_what_is_made_in_them(
+    direct_spark: SparkSession, tmp_path: Path
+) -> None:
+    jvm: Any = direct_spark._jvm
+    made = jvm.org.apache.hadoop.fs.Path(str(tmp_path / "made"))
     tmp_path.chmod(0o2755)
 
-    done = subprocess.run(
-        [sys.executable, "-c", _DIRECT, str(tmp_path)], capture_output=True, text=True, check=False
-    )
+    _local_file_system(direct_spark).mkdirs(made)
 
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert found == {
-        "faults": 0,
-        "mode": 0o640,
-        "keeps_group": True,
-        "class": "millstream.DirectLocalFileSystem",
-    }
-    assert (tmp_path / ".file.crc").exists()
+    assert (tmp_path / "made").stat().st_mode & stat.S_ISGID
 
 
 def _local_file_system(spark: Any) -> Any:
     """The one of Hadoop that all of the JVM shares."""
     return spark._jvm.org.apache.hadoop.fs.FileSystem.getLocal(spark._jsc.hadoopConfiguration())
+
+
+def _faults_of_ended_children(pid: int) -> int:
+    """Page faults of processes that a process has waited for: more if it has run another."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[8])

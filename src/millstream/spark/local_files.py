@@ -63,7 +63,11 @@ def set_permissions_directly(spark: SparkSession) -> None:
         _change(spark)
     # TypeError is py4j's, if a class is not there; a session of Spark Connect has no JVM at all.
     except (Py4JError, TypeError, AttributeError) as error:
-        _logger.info("Spark starts a process for each local file that it makes: %s", error)
+        _logger.warning(
+            "%s is not in effect, Spark starts a process for each local file that it makes: %s",
+            SETTING,
+            error,
+        )
 
 
 def _change(spark: Any) -> None:

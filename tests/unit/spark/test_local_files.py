@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from unittest.mock import MagicMock
 
 import pytest
@@ -64,7 +63,6 @@ def test_other_systems_than_posix_are_left_alone(
 
 
 def test_a_session_goes_on_without_it(spark: MagicMock, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
     evaluator = spark._jvm.org.codehaus.janino.ClassBodyEvaluator
     evaluator.return_value.createInstance.side_effect = Py4JError("no such compiler")
 
@@ -72,11 +70,10 @@ def test_a_session_goes_on_without_it(spark: MagicMock, caplog: pytest.LogCaptur
 
     assert "a process for each local file" in caplog.text
     assert "no such compiler" in caplog.text
+    assert "spark.millstream.directPermissions is not in effect" in caplog.text
 
 
 def test_a_session_without_a_jvm_goes_on(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-
     set_permissions_directly(MagicMock(spec=["sql"]))
 
     assert "a process for each local file" in caplog.text
