@@ -76,11 +76,18 @@ class Project:
                 value = row if isinstance(row, str | bytes) else json.dumps(row)
                 producer.send(self.topic(topic), value)
 
-    def run(self, *, available_now: bool = True, stop: StopSwitch | None = None) -> RunResult:
-        """Run it in this process."""
+    def run(
+        self,
+        *,
+        available_now: bool = True,
+        stop: StopSwitch | None = None,
+        from_ms: int | None = None,
+    ) -> RunResult:
+        """Run it in this process, the first time from a time on if one is given."""
         assert self.spark is not None
+        pipeline = load(self.directory)
         return run(
-            load(self.directory),
+            pipeline if from_ms is None else pipeline.starting_at(from_ms),
             self.spark,
             available_now=available_now,
             watcher=self.watcher,

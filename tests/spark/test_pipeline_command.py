@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from millstream.testing import EmbeddedBroker
 
-# Two sessions of Spark start, in processes of their own.
+# Three sessions of Spark start, in processes of their own.
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
 
 ROWS = 400
@@ -51,17 +51,23 @@ def millstream_command(*arguments: str | Path) -> list[str]:
 def wait_until(holds: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
     """Wait for something that a process does; its end comes first if it fails."""
     while not holds():
-        assert process.poll() is None, f"the pipeline ended with {process.returncode}"
+        assert process.poll() is None, (
+            f"the pipeline ended with {process.returncode}, see errors.txt"
+        )
         time.sleep(0.25)  # Looking costs what the process that starts could use.
 
 
 @contextmanager
 def running(project: Project) -> Iterator[subprocess.Popen[bytes]]:
     """The command in a process group of its own, none of which outlives the block."""
-    with (project.directory / "lines.json").open("ab") as lines:
+    with (
+        (project.directory / "lines.json").open("ab") as lines,
+        (project.directory / "errors.txt").open("ab") as errors,
+    ):
         process = subprocess.Popen(
             millstream_command("run", project.directory, "--master", "local[2]", "--json"),
             stdout=lines,
+            stderr=errors,
             start_new_session=True,
         )
         try:
@@ -87,6 +93,35 @@ def has_progressed(project: Project, query: str) -> bool:
     )
 
 
+def status_of(project: Project) -> tuple[int, str, set[str]]:
+    """What `status` says: its exit code, the state of the run, and those of its queries."""
+    said = subprocess.run(
+        millstream_command("status", project.directory, "--json"), capture_output=True, check=False
+    )
+    status = json.loads(said.stdout)
+    return said.returncode, status["state"], {each["state"] for each in status["queries"]}
+
+
+def test_a_signal_to_the_process_group_ends_a_run_after_its_batches(
+    tmp_path: Path, millstream_broker: EmbeddedBroker
+) -> None:
+    project = Project(tmp_path, millstream_broker)
+    project.define(DEFINITION)
+    project.create("numbers")
+    project.send("numbers", [str(each) for each in range(ROWS)])
+
+    with running(project) as process:
+        wait_until(lambda: has_progressed(project, "copies"), process)
+        os.killpg(process.pid, signal.SIGTERM)  # As `timeout` and systemd send it.
+        assert process.wait() == 0
+
+    assert status_of(project) == (3, "stopped", {"stopped"})
+    assert {each["restarts"] for each in told(project) if "restarts" in each} == {0}
+    assert (project.directory / "errors.txt").read_text() == ""
+    copies = sorted(int(each["value"]) for each in project.records("copies"))
+    assert copies == list(range(len(copies)))
+
+
 def test_what_was_killed_and_stopped_is_written_exactly_once_in_the_end(
     tmp_path: Path, millstream_broker: EmbeddedBroker, spark: SparkSession
 ) -> None:
@@ -104,23 +139,19 @@ def test_what_was_killed_and_stopped_is_written_exactly_once_in_the_end(
     with running(project) as process:
         wait_until(lambda: copied() > 0, process)
         process.kill()
+    assert status_of(project) == (3, "died", {"died"})
 
     with running(project) as process:
         wait_until(
             lambda: has_progressed(project, "copies") and has_progressed(project, "shown"),
             process,
         )
-        status = subprocess.run(
-            millstream_command("status", project.directory, "--json"),
-            capture_output=True,
-            check=True,
-        )
+        assert status_of(project) == (0, "running", {"running"})
         subprocess.run(
             millstream_command("stop", project.directory), capture_output=True, check=True
         )
         assert process.wait() == 0
 
-    assert json.loads(status.stdout)["is_running"] is True
     assert told(project)[-1]["event"] == "end"
     assert told(project)[-1]["state"] == "stopped"
     # A table for each batch, of one row, though there were more. Lines of JSON are for programs, so

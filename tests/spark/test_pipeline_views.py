@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import millstream
+from millstream.clock import SystemClock
+from millstream.errors import CheckpointMismatch
 from tests.spark.pipeline_project import Project
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.integration
 
+HOUR_MS = 3_600_000
 ORDERS = """
 sources:
   raw:
@@ -181,3 +184,67 @@ sinks:
         {"customer": "anna", "total": 1.0},
         {"customer": "ben", "total": 2.0},
     ]
+
+
+def test_a_watermark_goes_through_views_and_a_session_has_a_column(project: Project) -> None:
+    project.define(
+        "libraries: [functions.py]"
+        + ORDERS
+        + """
+  large: {from: orders, python: large}
+  named: {sql: "SELECT customer, at AS happened FROM large"}
+  sums:
+    from: large
+    aggregate: {window: {duration: 1 minute}, select: {orders: count(*)}}
+  visits:
+    from: named
+    aggregate: {session_gap: 2 minutes, group_by: [customer], select: {orders: count(*)}}
+  chosen:
+    from: named
+    aggregate:
+      session_gap: {column: happened, gap: 2 minutes}
+      group_by: [customer]
+      select: {orders: count(*)}
+  sums_flat: {sql: "SELECT minute(window.start) AS minute, orders FROM sums"}
+  visits_flat: {sql: "SELECT customer, minute(window.end) AS end, orders FROM visits"}
+  chosen_flat: {sql: "SELECT customer, minute(window.end) AS end, orders FROM chosen"}
+sinks:
+  sums: {from: sums_flat, format: topic, topic: '@sums@'}
+  visits: {from: visits_flat, format: topic, topic: '@visits@'}
+  chosen: {from: chosen_flat, format: topic, topic: '@chosen@'}
+""",
+        functions_py="def large(orders): return orders.where('amount > 1')",
+    )
+    project.create("orders")
+    project.send("orders", [order(1, "anna", 1, 0), order(2, "anna", 2, 0), order(3, "ben", 2, 9)])
+    project.run()
+
+    assert project.rows("sums") == [{"minute": 0, "orders": 1}]
+    assert project.rows("visits") == [{"customer": "anna", "end": 2, "orders": 1}]
+    assert project.rows("chosen") == [{"customer": "anna", "end": 2, "orders": 1}]
+
+
+def test_a_first_run_begins_at_a_time(project: Project) -> None:
+    definition = """
+sources: {raw: {format: topic, topic: '@numbers@', starting: 2h}}
+sinks: {out: {from: raw, format: topic, topic: '@copies@'}}
+"""
+    project.define(definition)
+    project.create("numbers", partitions=2)
+    now_ms = SystemClock().wall_ms()
+    with millstream.Producer(project.brokers) as producer:
+        for hours in (5, 3, 1):  # The other partition stays empty.
+            producer.send(
+                project.topic("numbers"),
+                str(hours),
+                partition=0,
+                timestamp=now_ms - hours * HOUR_MS,
+            )
+    project.run()
+    assert project.rows("copies") == [1]
+
+    with pytest.raises(CheckpointMismatch, match=r"says where to go on.*another --storage"):
+        project.run(from_ms=now_ms - 4 * HOUR_MS)
+    project.define("storage: new\n" + definition)
+    project.run(from_ms=now_ms - 4 * HOUR_MS)
+    assert project.rows("copies") == [1, 1, 3]

@@ -23,12 +23,13 @@ from millstream.cli.faults import CommandFailed, ExitCode, UsageFault
 from millstream.cli.options import AsJson, new_family
 from millstream.cli.output import complain, note, show_facts, show_json, show_rows
 from millstream.cli.settings import parse_pairs
-from millstream.cli.times import show_time
+from millstream.cli.times import TIME_SYNTAX, parse_time, show_time
 from millstream.clock import SystemClock
 from millstream.errors import InvalidPipeline
 from millstream.spark.pipelines.definition import Pipeline
 from millstream.spark.pipelines.schema import Fault
-from millstream.spark.pipelines.state_directory import StateDirectory
+from millstream.spark.pipelines.state_directory import ENDS_OF_RUNS, StateDirectory
+from millstream.spark.pipelines.supervision import ENDS_OF_QUERIES
 
 family = new_family(
     "Pipelines on Spark: topics, files and tables in, topics, files and tables out."
@@ -39,6 +40,7 @@ NOT_RUNNING: Final = 3
 _END_S: Final = 60.0
 """What the end of Spark itself may take, once batches are done or cut off."""
 _LOOK_S: Final = 0.1
+_DIED: Final = "died"
 _HEADINGS: Final = {
     "query": "QUERY",
     "state": "STATE",
@@ -165,12 +167,13 @@ def _fault_facts(fault: Fault) -> dict[str, Any]:
 
 
 def _deep_faults(defined: Pipeline) -> list[Fault]:
-    from millstream.cli.pipeline_run import spark_session
+    from millstream.cli.pipeline_run import spark_session, tell_start
     from millstream.spark.pipelines.assembly import Assembly
 
     # What Spark logs meanwhile concerns nobody, and nothing is to be left behind: no compiled
     # libraries, and no columns, which later runs would take over.
     looked_at = {name: each.looked_at() for name, each in defined.sources.items()}
+    tell_start()
     with (
         _no_compiled_files(),
         tempfile.TemporaryDirectory() as directory,
@@ -224,6 +227,21 @@ def run(
     ] = False,
     storage: Storage = None,
     settings: SparkSettings = None,
+    from_time: Annotated[
+        str | None,
+        typer.Option(
+            "--from-time",
+            metavar="TIME",
+            help=f"Begin the first run there, in all topics that are read: {TIME_SYNTAX}.",
+        ),
+    ] = None,
+    accept_changes: Annotated[
+        bool,
+        typer.Option(
+            "--accept-changes",
+            help="Go on from checkpoints though the definition reads or writes something else now.",
+        ),
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print a line of JSON for each batch and change.")
     ] = False,
@@ -235,15 +253,20 @@ def run(
     What Spark logs is in `spark.log` of the state directory.
 
     Examples: `millstream pipeline run orders`, `millstream pipeline run orders --available-now`,
+    `millstream pipeline run orders --from-time 2h --storage since-noon`,
     `millstream pipeline run orders --master spark://host:7077 --conf spark.executor.memory=4g`
     """
     from millstream.cli.pipeline_run import run_pipeline
 
+    defined = _load(path, storage)
+    if from_time is not None:
+        defined = defined.starting_at(parse_time(from_time, SystemClock().wall_ms()))
     run_pipeline(
-        _load(path, storage),
+        defined,
         master=master,
         settings=parse_pairs(settings),
         available_now=available_now,
+        accepts_changes=accept_changes,
         as_json=as_json,
     )
 
@@ -260,14 +283,25 @@ def status(path: Definition = Path(), storage: Storage = None, as_json: AsJson =
         complain(f"no pipeline ever ran in {directory.path}")
         raise typer.Exit(NOT_RUNNING)
     is_running = directory.is_running
-    if not is_running and told["state"] in ("running", "stopping", "ending"):
-        told["state"] = "died"
+    if not is_running:
+        told = _after_death(told)
     if as_json:
         show_json({**told, "is_running": is_running})
     else:
         _show_status(told, is_running=is_running)
     if not is_running:
         raise typer.Exit(NOT_RUNNING)
+
+
+def _after_death(told: dict[str, Any]) -> dict[str, Any]:
+    """The status that a process left; what it did last was no end if it was killed."""
+    if told["state"] in ENDS_OF_RUNS:
+        return told
+    queries = [
+        each if each["state"] in ENDS_OF_QUERIES else {**each, "state": _DIED}
+        for each in told["queries"]
+    ]
+    return {**told, "state": _DIED, "queries": queries}
 
 
 def _show_status(told: dict[str, Any], *, is_running: bool) -> None:

@@ -6,10 +6,9 @@ What the JVM writes goes to a file, so that it is in nobody's way.
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
     from millstream.spark.pipelines.supervision import QuerySupervisor
 
 _LOG: Final = "spark.log"
-_STDOUT: Final = 1
-_STDERR: Final = 2
 _DEFAULT_MASTER: Final = "local[*]"
 
 
@@ -69,17 +66,27 @@ def run_pipeline(
     master: str | None,
     settings: Mapping[str, str],
     available_now: bool,
+    accepts_changes: bool,
     as_json: bool,
 ) -> None:
     """Run it and say how it went."""
     StateDirectory(pipeline.storage).require_free()  # Said before Spark takes its time to start.
     stop = StopSwitch()
+    if not as_json:
+        tell_start()
     with (
         spark_session(pipeline, master, settings, is_quiet=as_json) as spark,
         stopped_by_signals(stop),
         _watcher(pipeline, as_json=as_json) as watcher,
     ):
-        result = run(pipeline, spark, available_now=available_now, watcher=watcher, stop=stop)
+        result = run(
+            pipeline,
+            spark,
+            available_now=available_now,
+            accepts_changes=accepts_changes,
+            watcher=watcher,
+            stop=stop,
+        )
     _show_end(pipeline, result, as_json=as_json)
 
 
@@ -88,7 +95,14 @@ def _show_end(pipeline: Pipeline, result: RunResult, *, as_json: bool) -> None:
     if as_json:
         show_json_line({"event": "end", "state": how, "rows": dict(result.rows)})
     else:
-        typer.echo(f"{pipeline.name}: {how}; {sum(result.rows.values()):,} rows taken in")
+        # Queries that share a source take in the same rows: a sum would count them twice.
+        rows = ", ".join(f"{name} {count:,}" for name, count in result.rows.items())
+        typer.echo(f"{pipeline.name}: {how}; rows taken in: {rows}")
+
+
+def tell_start() -> None:
+    """Say why nothing is to be seen for some seconds."""
+    typer.echo("starting Spark", err=True)
 
 
 @contextmanager
@@ -111,37 +125,21 @@ def spark_session(
     is_quiet: bool = False,
 ) -> Iterator[SparkSession]:
     """A session for a pipeline, whose JVM logs to a file of the state directory."""
-    from millstream.spark.sessions import session
+    from millstream.spark.sessions import logged_session
 
     log = Path(pipeline.storage) / _LOG
-    chosen = {**pipeline.configuration, **settings}
-    with ExitStack() as redirected:
-        redirected.enter_context(_output_to(log, _STDERR))
-        if is_quiet:
-            redirected.enter_context(_output_to(log, _STDOUT))
-        spark = session(
-            f"millstream pipeline {pipeline.name}",
-            master or pipeline.master or _DEFAULT_MASTER,
-            **chosen,
-        )
+    log.parent.mkdir(parents=True, exist_ok=True)
+    spark = logged_session(
+        f"millstream pipeline {pipeline.name}",
+        master or pipeline.master or _DEFAULT_MASTER,
+        {**pipeline.configuration, **settings},
+        log,
+        logs_stdout=is_quiet,
+    )
     try:
         yield spark
     finally:
         spark.stop()
-
-
-@contextmanager
-def _output_to(file: Path, number: int) -> Iterator[None]:
-    """What processes that are started meanwhile write to stdout or stderr goes to a file."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    kept = os.dup(number)
-    with file.open("ab") as log:
-        os.dup2(log.fileno(), number)
-    try:
-        yield
-    finally:
-        os.dup2(kept, number)
-        os.close(kept)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ MillstreamError
 │   └── InvalidPipeline                     ... in the definition of a pipeline
 ├── PipelineFailed                          a pipeline's query cannot go on
 ├── PipelineAlreadyRunning                  ... is another process's to run
+├── CheckpointMismatch                      ... has a checkpoint or a directory of another
 ├── ConnectorFailed                         ... has a database or a file that does not do its part
 ├── SinkRefused                             a batch cannot be written exactly once
 ├── QuorumFault                             the metadata quorum broke a promise: stop the node

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from millstream.errors.base import InvalidArgument, MillstreamError
 
-__all__ = ["ConnectorFailed", "InvalidPipeline", "PipelineAlreadyRunning", "PipelineFailed"]
+__all__ = [
+    "CheckpointMismatch",
+    "ConnectorFailed",
+    "InvalidPipeline",
+    "PipelineAlreadyRunning",
+    "PipelineFailed",
+]
 
 
 class InvalidPipeline(InvalidArgument):
@@ -21,6 +27,10 @@ class PipelineFailed(MillstreamError):
 
 class PipelineAlreadyRunning(MillstreamError):
     """Another process runs a pipeline with the same storage."""
+
+
+class CheckpointMismatch(MillstreamError):
+    """A checkpoint, or a sink's directory, is not this query's: going on would lose rows."""
 
 
 class ConnectorFailed(MillstreamError):

@@ -185,6 +185,22 @@ def test_status_of_a_process_that_died(pipeline: Run, example: Path) -> None:
     assert code == module.NOT_RUNNING
     assert "state:    died" in out
     assert "process" not in out
+    assert "totals  died" in out
+    assert "late    died" in out
+    assert "running" not in out
+
+
+@pytest.mark.parametrize("state", ["starting", "stopping", "ending"])
+def test_status_of_a_process_that_died_on_its_way(pipeline: Run, example: Path, state: str) -> None:
+    directory = StateDirectory(example / "state")
+    done = {**STATUS["queries"][0], "state": "finished"}
+    with directory.held():
+        directory.write_status({**STATUS, "state": state, "queries": [done]})
+
+    told = as_json((0, *pipeline("status", example, "--json")[1:]))
+
+    assert told["state"] == "died"
+    assert told["queries"][0]["state"] == "finished"
 
 
 def test_stop_without_a_run(pipeline: Run, example: Path) -> None:
@@ -305,12 +321,14 @@ def spark(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What the session was asked for."""
     asked: dict[str, Any] = {}
 
-    def session(app_name: str, master: str, **conf: object) -> FakeSpark:
-        os.write(2, b"noise of the JVM\n")
-        asked.update(app_name=app_name, master=master, **conf)
+    def session(
+        app_name: str, master: str, conf: dict[str, object], log: Path, *, logs_stdout: bool
+    ) -> FakeSpark:
+        log.write_text("noise of the JVM")
+        asked.update(app_name=app_name, master=master, log=log, logs_stdout=logs_stdout, **conf)
         return FakeSpark()
 
-    monkeypatch.setattr("millstream.spark.sessions.session", session)
+    monkeypatch.setattr("millstream.spark.sessions.logged_session", session)
     return asked
 
 
@@ -329,7 +347,7 @@ def fake_run(*_: Any, **options: Any) -> RunResult:
     watcher.looked({"totals": query})
     signal.raise_signal(signal.SIGTERM)
     assert options["stop"].requests == 1
-    return RunResult(is_stopped=True, rows={"totals": 10})
+    return RunResult(is_stopped=True, rows={"totals": 10, "late": 10})
 
 
 def test_a_run_tells_what_happens(
@@ -341,17 +359,61 @@ def test_a_run_tells_what_happens(
         "run", example, "--master", "local[1]", "--conf", "spark.executor.memory=1g"
     )
 
-    assert (code, err) == (ExitCode.OK, "")
+    assert (code, err) == (ExitCode.OK, "starting Spark\n")
     assert out.splitlines() == [
         "totals: running",
         "totals: batch 2, 10 rows, 500 ms, lag 3",
         "totals: backing off: no broker",
-        "orders: stopped; 10 rows taken in",
+        "orders: stopped; rows taken in: totals 10, late 10",
     ]
-    assert (example / "state" / "spark.log").read_text() == "noise of the JVM\n"
+    assert spark["log"] == example / "state" / "spark.log"
+    assert spark["logs_stdout"] is False
     assert spark["master"] == "local[1]"
     assert spark["spark.executor.memory"] == "1g"
     assert spark["spark.sql.shuffle.partitions"] == "2"
+
+
+def test_a_run_begins_at_a_time(
+    pipeline: Run, tmp_path: Path, spark: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pipeline.yaml").write_text(
+        "name: copies\ncluster: {bootstrap_servers: 'localhost:9092'}\n"
+        "sources:\n"
+        "  raw: {format: topic, topic: a}\n"
+        "  table: {format: topic, topic: b, stream: false}\n"
+        "sinks: {out: {from: raw, format: topic, topic: c}}\n"
+    )
+    run_with: list[Any] = []
+
+    def note_run(*given: Any, **options: Any) -> RunResult:
+        run_with.append(given[0])
+        return fake_run(**options)
+
+    monkeypatch.setattr(pipeline_run, "run", note_run)
+
+    code, _, _ = pipeline("run", tmp_path, "--from-time", "2023-11-14T22:13:20Z")
+    wrong = pipeline("run", tmp_path, "--from-time", "soon")
+
+    assert code == ExitCode.OK
+    assert run_with[0].is_first_run
+    starts = {name: each.starting for name, each in run_with[0].sources.items()}
+    assert starts == {"raw": "1700000000000", "table": "earliest"}
+    assert wrong[0] == ExitCode.USAGE
+    assert "'soon' is not a time" in wrong[2]
+
+
+def test_a_run_without_topics_has_no_time_to_begin_at(
+    pipeline: Run, example: Path, spark: dict[str, Any]
+) -> None:
+    (example / "pipeline.yaml").write_text(
+        "name: copies\nsources: {raw: {format: rate}}\nsinks: {out: {from: raw, format: console}}\n"
+    )
+
+    code, _, err = pipeline("run", example, "--from-time", "2h")
+
+    assert code == ExitCode.FAILED
+    assert "the pipeline reads no topic as a stream" in err
+    assert not spark
 
 
 def test_a_run_for_programs(
@@ -364,8 +426,9 @@ def test_a_run_for_programs(
     told = [json.loads(line) for line in out.splitlines()]
     assert [each["event"] for each in told] == ["state", "progress", "state", "end"]
     assert told[1]["lag"] == 3
-    assert told[-1]["rows"] == {"totals": 10}
-    assert (example / "other" / "spark.log").exists()
+    assert told[-1]["rows"] == {"totals": 10, "late": 10}
+    assert spark["log"] == example / "other" / "spark.log"
+    assert spark["logs_stdout"] is True
     assert spark["master"] == "local[*]"
 
 
@@ -383,7 +446,7 @@ def test_spark_is_asked_for_its_opinion(
     code, _, err = pipeline("validate", example, "--deep")
 
     assert code == ExitCode.FAILED
-    assert err == "millstream: pipeline.yaml:3:1: no such column\n"
+    assert err == "starting Spark\nmillstream: pipeline.yaml:3:1: no such column\n"
     assert spark["master"] == "local[1]"
     assert not (example / "state").exists()
 

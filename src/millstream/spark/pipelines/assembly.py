@@ -15,7 +15,7 @@ from millstream.spark.pipelines.graph import DEAD_SUFFIX, dead_letter_topics
 from millstream.spark.pipelines.modules import import_libraries
 from millstream.spark.pipelines.schema import Context, Fault, raise_for
 from millstream.spark.pipelines.topics import EXACTLY_ONCE, TopicSink
-from millstream.spark.pipelines.transforms import transform
+from millstream.spark.pipelines.transforms import transform, watermark_column
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -72,8 +72,9 @@ class Assembly:
         return transform(view, inputs, event_times, self._library, self._spark)
 
     def _event_time(self, name: str) -> str | None:
+        """The column of a dataset's watermark: its own, or that of what it is made from."""
         watermark = self._pipeline.datasets[name].watermark
-        return None if watermark is None else watermark.column
+        return watermark_column(self.frame(name)) if watermark is None else watermark.column
 
     def flows(self) -> dict[str, Flow]:
         """Every query, by name; raises `InvalidPipeline` with all that Spark finds wrong."""

@@ -39,6 +39,7 @@ def check_pipeline(
         yield from _view(view, library)
         yield from _window(pipeline, view)
     yield from _circles(pipeline)
+    yield from _shared_directories(pipeline)
     yield from _dead_letters(pipeline)
     yield from _brokers(pipeline)
     yield from _client_settings(pipeline)
@@ -141,13 +142,11 @@ def _function(view: View, library: Library, shown: str) -> Iterator[Fault]:
 
 def _window(pipeline: Pipeline, view: View) -> Iterator[Fault]:
     aggregate = view.aggregate
-    if aggregate is None or (aggregate.window is None and aggregate.session_gap is None):
+    if aggregate is None or not aggregate.has_time or aggregate.time_column is not None:
         return
-    column = None if aggregate.window is None else aggregate.window.column
-    if column is None and all(
-        pipeline.datasets[each].watermark is None
-        for each in view.inputs
-        if each in pipeline.datasets
+    upstream = {each for name in view.inputs for each in pipeline.upstream_of(name)}
+    if all(
+        pipeline.datasets[each].watermark is None for each in upstream & pipeline.datasets.keys()
     ):
         yield Fault(
             view.place,
@@ -198,6 +197,19 @@ def _circles(pipeline: Pipeline) -> Iterator[Fault]:
             others = sorted(each for each in beyond if name in pipeline.upstream_of(each))
             yield Fault(
                 view.place, f"view {name!r} is made from itself, by way of {', '.join(others)}"
+            )
+
+
+def _shared_directories(pipeline: Pipeline) -> Iterator[Fault]:
+    """Two queries that number their batches in one place: each leaves out the other's."""
+    first: dict[str, str] = {}
+    for name, sink in pipeline.sinks.items():
+        log = sink.batch_log
+        if log is not None and first.setdefault(log, name) != name:
+            yield Fault(
+                sink.place,
+                f"sink {name!r} writes to the directory of sink {first[log]!r}, and rows of one of "
+                "them would be lost: give it another `path`",
             )
 
 

@@ -33,6 +33,15 @@ class Connector(Named, ABC):
 
     format: ClassVar[str]
     """Its name in definitions; registering sets it."""
+    subject_keys: ClassVar[tuple[str, ...]] = ()
+    """The keys that say what it reads or writes. None of them is a secret."""
+
+    @property
+    def subject(self) -> str:
+        """What it reads or writes, in a few words: its format, and the topic, path or table."""
+        given = (getattr(self, key) for key in self.subject_keys)
+        texts = (", ".join(each) if isinstance(each, tuple) else each for each in given if each)
+        return " ".join((self.format, *texts))
 
     def within(self, context: Context) -> Self:
         """This, with what the definition says for all."""

@@ -6,9 +6,10 @@ between, and sinks; each sink is one streaming query.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
+from millstream.errors import InvalidPipeline
 from millstream.spark.pipelines.expectations import DEAD_LETTER, Expectation
 from millstream.spark.pipelines.schema import (
     Named,
@@ -46,19 +47,40 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SessionGap:
+    """What ends a session. A duration alone, without keys, is its `gap`."""
+
+    only_key: ClassVar[str] = "gap"
+
+    column: str | None = setting(
+        "The column with the time of the event; else that of the watermark.", None
+    )
+    gap: str = setting("The time without a row that ends a session.", check=an_interval)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Aggregate:
     """Rows gathered in groups and windows, with a value or more for each."""
 
     window: Window | None = setting("Gather by time; the result has a column `window`.", None)
-    session_gap: str | None = setting(
-        "Gather in sessions instead: a window that ends after this long without a row.",
-        None,
-        check=an_interval,
+    session_gap: SessionGap | None = setting(
+        "Gather in sessions instead: a window that ends after this long without a row.", None
     )
     group_by: tuple[str, ...] = setting("Columns or expressions to group by.", ())
     select: Mapping[str, str] = setting(
         "The result's columns: name to expression of SQL, such as `sum(amount)`."
     )
+
+    @property
+    def has_time(self) -> bool:
+        """Whether it gathers by time."""
+        return self.window is not None or self.session_gap is not None
+
+    @property
+    def time_column(self) -> str | None:
+        """The column with the time to gather by; None if the watermark says it."""
+        by_time = self.window or self.session_gap
+        return None if by_time is None else by_time.column
 
     def faults(self) -> Iterable[str]:
         """Something must make the groups, and only one kind of window."""
@@ -254,6 +276,15 @@ class Pipeline:
     sinks: Mapping[str, Sink] = setting("Where it goes, by name.", {})
     file: Path | None = unset(None)
     library_paths: tuple[Path, ...] = unset(())
+    is_first_run: bool = unset(False)
+    """Whether the run is to begin where it is told to, and no checkpoint may say otherwise."""
+
+    def starting_at(self, time_ms: int) -> Pipeline:
+        """The same for a first run that reads topics from a time on; InvalidPipeline if none is."""
+        sources = {name: each.starting_at(time_ms) for name, each in self.sources.items()}
+        if sources == self.sources:
+            raise InvalidPipeline("the pipeline reads no topic as a stream, so no time to begin at")
+        return replace(self, sources=sources, is_first_run=True)
 
     @property
     def datasets(self) -> dict[str, Dataset]:

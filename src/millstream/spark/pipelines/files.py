@@ -31,6 +31,7 @@ class FileSource(Source):
     """Rows of files in a directory."""
 
     needs_schema: ClassVar[bool] = True
+    subject_keys = ("path",)
 
     path: str = setting("The directory, or a pattern of files such as `in/*.json`.")
     schema: str | None = setting(
@@ -122,6 +123,7 @@ class FileSink(WriterSink):
     """Files in a directory."""
 
     output_modes: ClassVar[tuple[str, ...]] = ("append",)
+    subject_keys = ("path",)
 
     path: str = setting("The directory.")
     partition_by: tuple[str, ...] = setting("Columns that make subdirectories.", ())
@@ -130,6 +132,11 @@ class FileSink(WriterSink):
     def within(self, context: Context) -> Self:
         """With its path from the definition's directory on."""
         return dataclasses.replace(self, path=context.path(self.path))
+
+    @property
+    def batch_log(self) -> str:
+        """Spark's log of batches and their files."""
+        return f"{self.path.rstrip('/')}/_spark_metadata"
 
     def writer(self, df: DataFrame) -> DataStreamWriter:
         """Spark's own sink of that name."""

@@ -85,7 +85,7 @@ def as_data(graph: Graph) -> dict[str, list[dict[str, object]]]:
 def graph_of(pipeline: Pipeline) -> Graph:
     """The graph of a pipeline, in the order of its definition."""
     datasets = {
-        name: Node(name, Kind.SOURCE, _source_detail(pipeline, name), source.is_streaming)
+        name: Node(name, Kind.SOURCE, source.subject, source.is_streaming)
         for name, source in pipeline.sources.items()
     }
     datasets |= {
@@ -98,9 +98,7 @@ def graph_of(pipeline: Pipeline) -> Graph:
     ]
     sinks = []
     for name, sink in pipeline.sinks.items():
-        topic = getattr(sink, "topic", None) or getattr(sink, "path", None)
-        detail = sink.format if topic is None else f"{sink.format} {topic}"
-        sinks.append(Node(name, Kind.SINK, detail))
+        sinks.append(Node(name, Kind.SINK, sink.subject))
         edges.append((datasets[sink.from_], sinks[-1]))
     for name, topics in dead_letter_topics(pipeline).items():
         sinks.append(Node(name + DEAD_SUFFIX, Kind.DEAD_LETTERS, f"topic {', '.join(topics)}"))
@@ -163,14 +161,6 @@ def _topics_read(pipeline: Pipeline, dataset: str) -> list[TopicSource]:
     return [each for each in sources if isinstance(each, TopicSource)]
 
 
-def _source_detail(pipeline: Pipeline, name: str) -> str:
-    source = pipeline.sources[name]
-    if isinstance(source, TopicSource):
-        return f"topic {source.pattern or ', '.join(source.topic)}"
-    path = getattr(source, "path", None) or getattr(source, "table", None)
-    return source.format if path is None else f"{source.format} {path}"
-
-
 def _view_detail(view: View) -> str:
     match view.transformation:
         case Sql():
@@ -181,7 +171,7 @@ def _view_detail(view: View) -> str:
             detail = f"{how} join on {on}"
         case Aggregate(window=window, session_gap=gap):
             span = f" in windows of {window.duration}" if window else ""
-            span = span or (f" in sessions, gap {gap}" if gap else "")
+            span = span or (f" in sessions, gap {gap.gap}" if gap else "")
             detail = f"aggregate{span}"
         case Stateful(processor=processor):
             detail = f"state of {processor}"
@@ -196,21 +186,27 @@ def _view_detail(view: View) -> str:
 
 
 def as_text(graph: Graph) -> str:
-    """A tree for each source."""
-    lines = []
+    """A tree for each source. What is made from several is drawn once, and named again."""
+    lines: list[str] = []
+    drawn: set[Node] = set()
     for node in graph.nodes:
         if node.kind is Kind.SOURCE:
             lines.append(_label(node))
-            lines += _branches(graph, node, "")
+            lines += _branches(graph, node, "", drawn)
     return "\n".join(lines)
 
 
-def _branches(graph: Graph, node: Node, indent: str) -> Iterator[str]:
+def _branches(graph: Graph, node: Node, indent: str, drawn: set[Node]) -> Iterator[str]:
     after = graph.successors(node)
     for each in after:
         is_last = each is after[-1]
-        yield f"{indent}{'└─' if is_last else '├─'} {_label(each)}"
-        yield from _branches(graph, each, indent + ("   " if is_last else "│  "))
+        branch = f"{indent}{'└─' if is_last else '├─'}"
+        if each in drawn:
+            yield f"{branch} {each.name} (see above)"
+            continue
+        drawn.add(each)
+        yield f"{branch} {_label(each)}"
+        yield from _branches(graph, each, indent + ("   " if is_last else "│  "), drawn)
 
 
 def _label(node: Node) -> str:

@@ -53,7 +53,8 @@ class OffsetsOfQuery:
             from millstream.client.admin.admin import Admin
             from millstream.spark.group_offsets import GroupCommitter
 
-            admin = Admin.from_config(admin_settings(source.reader_options(streaming=True)))
+            options = {"kafka.bootstrap.servers": brokers, **source.options}
+            admin = Admin.from_config(admin_settings(options))
             self._committers[brokers] = GroupCommitter(admin, self._group)
         return self._committers[brokers]
 

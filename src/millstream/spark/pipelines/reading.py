@@ -58,6 +58,9 @@ class Reading:
 
         `extra` are keys that the caller reads itself, `readers` read keys in a way of their own.
         """
+        only_key: str | None = getattr(cls, "only_key", None)
+        if only_key is not None and isinstance(tree, Scalar):
+            tree = Entries(tree.place, {only_key: (tree.place, tree)})
         if not isinstance(tree, Entries):
             self.fault(tree.place, f"{what} must be a mapping of keys to values")
             return None

@@ -7,6 +7,7 @@ prints it. No pipeline uses this.
 from __future__ import annotations
 
 import dataclasses
+import re
 import typing
 from collections.abc import Mapping
 from typing import Any, Final
@@ -18,6 +19,7 @@ from millstream.spark.pipelines.definition import (
     Join,
     Pipeline,
     Restart,
+    SessionGap,
     Stateful,
     View,
     Window,
@@ -45,6 +47,7 @@ _SECTIONS: Final = (
     ("views", View),
     ("aggregate", Aggregate),
     ("window", Window),
+    ("session_gap", SessionGap),
     ("join", Join),
     ("stateful", Stateful),
     ("deduplicate", Deduplicate),
@@ -106,7 +109,8 @@ def _type(hint: Any) -> str:
         value = typing.get_args(hint)[1]
         return "names to texts" if value is str else "names to definitions"
     if dataclasses.is_dataclass(hint):
-        return f"see {getattr(hint, '__name__', '').lower()}"
+        name = re.sub(r"(?<!^)(?=[A-Z])", "_", getattr(hint, "__name__", "")).lower()
+        return f"text, or see {name}" if hasattr(hint, "only_key") else f"see {name}"
     return _WORDS[hint]
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from millstream.clock import SystemClock
 from millstream.errors import PipelineFailed
 from millstream.spark.pipelines.assembly import Assembly
+from millstream.spark.pipelines.checkpoints import CheckpointFiles, check_checkpoints
 from millstream.spark.pipelines.graph import stages
 from millstream.spark.pipelines.group_offsets import OffsetsOfQuery, topics_of
 from millstream.spark.pipelines.queries import RunningQuery
@@ -93,6 +94,7 @@ def run(
     spark: SparkSession,
     *,
     available_now: bool = False,
+    accepts_changes: bool = False,
     watcher: Watcher | None = None,
     stop: StopSwitch | None = None,
     clock: Clock | None = None,
@@ -100,14 +102,14 @@ def run(
     """Run a pipeline until it ends; `PipelineFailed` says which query failed too often, and why.
 
     With `available_now` it ends when all is done that is there now. Only one process at a time
-    may run a pipeline with the same storage.
+    may run a pipeline with the same storage. `CheckpointMismatch` says at the start that a query
+    would go on where another definition ended, unless `accepts_changes`, or lose rows.
     """
     directory = StateDirectory(pipeline.storage, pipeline.checkpoints)
     with directory.held():
-        flows = Assembly(pipeline, spark).flows()
         runner = Runner(
             pipeline,
-            flows,
+            lambda: _checked_flows(pipeline, spark, accepts_changes=accepts_changes),
             directory,
             available_now=available_now,
             watcher=watcher or SilentWatcher(),
@@ -118,13 +120,24 @@ def run(
         return runner.run()
 
 
+def _checked_flows(
+    pipeline: Pipeline, spark: SparkSession, *, accepts_changes: bool
+) -> Mapping[str, Flow]:
+    """Every query, if it may go on from its checkpoint."""
+    flows = Assembly(pipeline, spark).flows()
+    if hasattr(spark, "_jvm"):  # A session of Spark Connect cannot see the server's files.
+        files = CheckpointFiles(spark)
+        check_checkpoints(pipeline, flows, files, accepts_changes=accepts_changes)
+    return flows
+
+
 class Runner:
     """One run of one pipeline."""
 
     def __init__(
         self,
         pipeline: Pipeline,
-        flows: Mapping[str, Flow],
+        assemble: Callable[[], Mapping[str, Flow]],
         directory: StateDirectory,
         *,
         available_now: bool,
@@ -135,7 +148,8 @@ class Runner:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._pipeline = pipeline
-        self._flows = flows
+        self._assemble = assemble
+        self._flows: Mapping[str, Flow] = {}
         self._directory = directory
         self._available_now = available_now
         self._watcher = watcher
@@ -144,9 +158,7 @@ class Runner:
         self._sleep = sleep
         self._queries: dict[str, RunningQuery] = {}
         self._offsets: dict[str, OffsetsOfQuery] = {}
-        self.supervisors = {name: QuerySupervisor(name, pipeline.restart) for name in flows}
-        # Without an end there is no waiting for the end of others.
-        self._stages = stages(pipeline) if available_now else [list(flows)]
+        self.supervisors: dict[str, QuerySupervisor] = {}
         self._status_due_ms = 0
         self._is_status_written = True
         self._about = {
@@ -163,7 +175,7 @@ class Runner:
     def run(self) -> RunResult:
         """Until the end."""
         try:
-            for stage in self._stages:
+            for stage in self._assembled_stages():
                 self._run_stage(stage)
                 if self._is_stopping or self._failed():
                     break
@@ -188,6 +200,15 @@ class Runner:
         return RunResult(self._is_stopping, rows)
 
     # Stages.
+
+    def _assembled_stages(self) -> list[list[str]]:
+        """The names of queries that run together, once all are made."""
+        self._write_status("starting")
+        self._flows = self._assemble()
+        restart = self._pipeline.restart
+        self.supervisors = {name: QuerySupervisor(name, restart) for name in self._flows}
+        # Without an end there is no waiting for the end of others.
+        return stages(self._pipeline) if self._available_now else [list(self._flows)]
 
     def _run_stage(self, names: list[str]) -> None:
         for name in names:

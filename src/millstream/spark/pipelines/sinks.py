@@ -65,6 +65,11 @@ class Sink(Connector):
                 f"it can {' or '.join(self.output_modes)}"
             )
 
+    @property
+    def batch_log(self) -> str | None:
+        """Where numbers of batches are kept without the query's id; None if nowhere."""
+        return None
+
     @abstractmethod
     def start(self, df: DataFrame, name: str, checkpoint: str, trigger: Trigger) -> StreamingQuery:
         """Start the query that writes the rows; its progress is kept under `checkpoint`."""

@@ -63,6 +63,10 @@ class Source(Connector):
         """The same for a look only: opened, it leaves nothing behind that a run would find."""
         return self
 
+    def starting_at(self, time_ms: int) -> Self:
+        """The same, whose first run begins at a time, if it is a stream that knows times."""
+        return self
+
     @abstractmethod
     def open(self, spark: SparkSession, streaming: bool) -> DataFrame:
         """The rows, as a stream or as they are now."""

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 _LOCK: Final = "lock"
 _STATUS: Final = "status.json"
 _STOP: Final = "stop"
+ENDS_OF_RUNS: Final = frozenset({"finished", "stopped", "failed"})
+"""The states of a status after which nothing runs; any other was left by a process that died."""
 _TRIES: Final = 5
 _TRY_AGAIN_S: Final = 0.01
 

@@ -31,8 +31,7 @@ class QueryState(Enum):
 
 
 _ENDS: Final = frozenset({QueryState.FINISHED, QueryState.STOPPED, QueryState.FAILED})
-
-
+ENDS_OF_QUERIES: Final = frozenset(each.value for each in _ENDS)
 _DOUBLINGS_MAX: Final = 64
 
 

@@ -12,6 +12,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from millstream.clock import SystemClock
+from millstream.config.times import parse_time
 from millstream.errors import InvalidArgument, TopicAlreadyExists
 from millstream.spark.pipelines.record_columns import ERROR, as_bytes, record_value
 from millstream.spark.pipelines.schema import a_topic, one_of, positive, setting, unset
@@ -55,13 +57,16 @@ _SOMEWHERE: Final = "broker:9092"
 class TopicSource(Source):
     """Records of topics: `key`, `value`, `topic`, `partition`, `offset`, `timestamp`, `headers`."""
 
+    subject_keys = ("topic", "pattern")
+
     topic: tuple[str, ...] = setting("The topic, or a list of topics.", ())
     pattern: str | None = setting(
         "A regular expression instead: every topic whose whole name matches.", None
     )
-    starting_offsets: str = setting(
-        "Where the first run begins: `earliest`, `latest`, or JSON as Spark's Kafka connector "
-        "has it. Later runs go on from the checkpoint.",
+    starting: str = setting(
+        "Where the first run begins: `earliest`, `latest`, a time such as `2h` (ago) or "
+        "`2026-01-01T12:00:00Z`, or offsets as JSON as Spark's Kafka connector has them. Later "
+        "runs go on from the checkpoint; a table is read from there in every run.",
         "earliest",
     )
     max_offsets_per_trigger: int | None = setting(
@@ -97,7 +102,8 @@ class TopicSource(Source):
             yield "give `topic` or `pattern`"
             return
         try:
-            _parse_source(self.reader_options(self.is_streaming), self.is_streaming)
+            options = self.reader_options(self.is_streaming, SystemClock().wall_ms())
+            _parse_source(options, self.is_streaming)
         except InvalidArgument as error:
             yield str(error)
 
@@ -107,14 +113,27 @@ class TopicSource(Source):
             return topic in self.topic
         return re.fullmatch(self.pattern, topic) is not None
 
-    def reader_options(self, streaming: bool) -> dict[str, str]:
-        """The options as the format has them."""
+    def starting_at(self, time_ms: int) -> Self:
+        """The same, whose first run begins at a time."""
+        return dataclasses.replace(self, starting=str(time_ms)) if self.is_streaming else self
+
+    def _start_options(self, now_ms: int) -> dict[str, str]:
+        if self.starting.lower() in ("earliest", "latest") or self.starting.startswith("{"):
+            return {"startingOffsets": self.starting}
+        # A partition without a record since then begins at its end.
+        return {
+            "startingTimestamp": str(parse_time(self.starting, now_ms)),
+            "startingOffsetsByTimestampStrategy": "latest",
+        }
+
+    def reader_options(self, streaming: bool, now_ms: int) -> dict[str, str]:
+        """The options as the format has them; times that are relative count from `now_ms`."""
         options = {
             "kafka.bootstrap.servers": self.bootstrap_servers or _SOMEWHERE,
             "kafka.isolation.level": "read_committed",
-            "startingOffsets": self.starting_offsets,
             "includeHeaders": str(self.headers).lower(),
         }
+        options |= self._start_options(now_ms)
         if self.pattern is None:
             options["subscribe"] = ",".join(self.topic)
         else:
@@ -130,7 +149,8 @@ class TopicSource(Source):
     def open(self, spark: SparkSession, streaming: bool) -> DataFrame:
         """The records."""
         reader: Any = spark.readStream if streaming else spark.read
-        frame: DataFrame = reader.format(FORMAT).options(**self.reader_options(streaming)).load()
+        options = self.reader_options(streaming, SystemClock().wall_ms())
+        frame: DataFrame = reader.format(FORMAT).options(**options).load()
         return frame
 
 
@@ -140,6 +160,7 @@ class TopicSink(WriterSink):
     """Records of a topic, each exactly once."""
 
     output_modes: ClassVar[tuple[str, ...]] = ("append", "update")
+    subject_keys = ("topic",)
 
     topic: str | None = setting(
         "The topic; without it, rows say so in a column `topic`.", None, check=a_topic

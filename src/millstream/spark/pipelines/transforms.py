@@ -32,6 +32,9 @@ _TIME_MODES: Final = {
     "event_time": "EventTime",
 }
 
+_WATERMARK: Final = "spark.watermarkDelayMs"
+"""What Spark notes of a column that has a watermark."""
+
 
 def transform(
     view: View,
@@ -82,15 +85,25 @@ def _aggregate(frame: DataFrame, aggregate: Aggregate, event_time: str | None) -
     from pyspark.sql import functions as F
 
     groups: list[Column] = []
+    column = aggregate.time_column or event_time or ""
+    if aggregate.has_time and not column:
+        raise InvalidPipeline(
+            "its rows have no column with a watermark, or more than one: give the window a `column`"
+        )
     if aggregate.window is not None:
         window = aggregate.window
-        column = window.column or event_time or ""
         groups.append(F.window(column, window.duration, window.slide).alias("window"))
     elif aggregate.session_gap is not None:
-        groups.append(F.session_window(event_time or "", aggregate.session_gap).alias("window"))
+        groups.append(F.session_window(column, aggregate.session_gap.gap).alias("window"))
     groups += [F.expr(each) for each in aggregate.group_by]
     values = [F.expr(each).alias(name) for name, each in aggregate.select.items()]
     return frame.groupBy(*groups).agg(*values)
+
+
+def watermark_column(frame: DataFrame) -> str | None:
+    """The column of a frame that has a watermark, which views pass on; None unless it is one."""
+    found = [each.name for each in frame.schema.fields if _WATERMARK in each.metadata]
+    return found[0] if len(found) == 1 else None
 
 
 def _join(left: DataFrame, right: DataFrame, join: Join) -> DataFrame:

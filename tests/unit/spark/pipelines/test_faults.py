@@ -153,6 +153,21 @@ sinks:
     assert any(problem in each for each in found), found
 
 
+@pytest.mark.parametrize(
+    ("gap", "problem"),
+    [
+        ("soon", "`gap` of `session_gap` of `aggregate` of view 'v': 'soon' is no duration"),
+        ("{column: at}", "needs the key 'gap'"),
+        ("1 hour", "has windows but no time: give raw a watermark, or the window a column"),
+    ],
+)
+def test_sessions_that_cannot_be(tmp_path: Path, gap: str, problem: str) -> None:
+    view = f"{{from: raw, aggregate: {{session_gap: {gap}, select: {{n: count(*)}}}}}}"
+    found = problems(tmp_path, SMALL + f"views:\n  v: {view}\n")
+
+    assert any(problem in each for each in found), found
+
+
 def test_a_view_with_a_fault_of_its_own_is_not_said_to_do_nothing(tmp_path: Path) -> None:
     text = SMALL + "views: {v: {from: raw, aggregate: {group_by: [key]}}}\n"
 
@@ -168,7 +183,7 @@ def test_a_view_with_a_fault_of_its_own_is_not_said_to_do_nothing(tmp_path: Path
             "{format: topic, topic: a, options: {failOnDataLos: true}}",
             "failOnDataLos: there is no such option; did you mean failOnDataLoss?",
         ),
-        ("{format: topic, topic: a, starting_offsets: soon}", "startingOffsets"),
+        ("{format: topic, topic: a, starting: soon}", "'soon' is not a time"),
         ("{format: json, path: a}", "a stream of files needs `schema`"),
         ("{format: rate, stream: false}", "rate never ends"),
     ],

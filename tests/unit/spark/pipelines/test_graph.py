@@ -45,13 +45,7 @@ def test_as_a_tree(tmp_path: Path) -> None:
         "   │  └─ shown (sink: console)",
         "   └─ checked.dead (dead letters: topic shop.checked.dead)",
         "prices (table: parquet /data/prices)",
-        '└─ checked (view: sql; expects note = "paid" or dead-letter)',
-        "   ├─ sums (view: aggregate in windows of 1 hour)",
-        "   │  └─ totals (sink: topic totals)",
-        "   ├─ visits (view: aggregate in sessions, gap 1 hour)",
-        "   ├─ first (view: first of each id)",
-        "   │  └─ shown (sink: console)",
-        "   └─ checked.dead (dead letters: topic shop.checked.dead)",
+        "└─ checked (see above)",
     ]
 
 
@@ -120,4 +114,5 @@ views:
 
     assert "a (view: python f())" in drawn
     assert "b (view: state of C)" in drawn
-    assert "c (view: inner join on a.k = b.k)" in drawn
+    assert drawn.count("c (view: inner join on a.k = b.k)") == 1
+    assert drawn.count("c (see above)") == 1

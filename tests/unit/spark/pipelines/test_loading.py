@@ -116,7 +116,7 @@ def test_topics_have_the_brokers_of_the_pipeline_and_the_settings_that_are_their
     source, sink = pipeline.sources["raw"], pipeline.sinks["out"]
     assert isinstance(source, TopicSource)
     assert isinstance(sink, TopicSink)
-    reading = source.reader_options(streaming=True)
+    reading = source.reader_options(True, now_ms=0)
     assert reading["kafka.bootstrap.servers"] == "b1:9092"
     assert reading["kafka.security.protocol"] == "PLAINTEXT"
     assert reading["kafka.fetch.max.bytes"] == "1000"
@@ -132,7 +132,7 @@ def test_a_topic_is_read_committed_and_from_its_beginning(tmp_path: Path) -> Non
     source = defined(tmp_path).sources["raw"]
 
     assert isinstance(source, TopicSource)
-    options = source.reader_options(streaming=True)
+    options = source.reader_options(True, now_ms=0)
     assert options["kafka.isolation.level"] == "read_committed"
     assert options["startingOffsets"] == "earliest"
 
@@ -150,7 +150,7 @@ def test_other_brokers_keep_their_own_settings(tmp_path: Path) -> None:
     source = defined(tmp_path, text).sources["raw"]
 
     assert isinstance(source, TopicSource)
-    options = source.reader_options(streaming=True)
+    options = source.reader_options(True, now_ms=0)
     assert options["kafka.bootstrap.servers"] == "far:1"
     assert "kafka.security.protocol" not in options
 

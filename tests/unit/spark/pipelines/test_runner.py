@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from millstream.clock import ManualClock
-from millstream.errors import PipelineFailed
+from millstream.errors import CheckpointMismatch, PipelineFailed
 from millstream.spark.pipelines.assembly import Flow
 from millstream.spark.pipelines.graph import stages
 from millstream.spark.pipelines.runner import Runner, SilentWatcher, StopSwitch
@@ -101,6 +101,7 @@ class Bench:
         self.queries: dict[str, Callable[[], Any]] = {}
         self.looks = 0
         self.on_look: Callable[[int], None] = lambda look: None
+        self.assemble: Callable[[dict[str, Flow]], dict[str, Flow]] = lambda flows: flows
 
     def run(self, *, available_now: bool = False) -> Any:
         flows = {
@@ -110,7 +111,7 @@ class Bench:
         }
         self.runner = Runner(
             self.pipeline,
-            flows,
+            lambda: self.assemble(flows),
             self.directory,
             available_now=available_now,
             watcher=SilentWatcher(),
@@ -396,3 +397,19 @@ def test_a_status_that_cannot_be_written_ends_no_run(
     assert [each.message for each in caplog.records] == [
         "the status of shop is not written: [Errno 28] No space left on device"
     ]
+
+
+def test_the_status_says_that_a_run_starts_and_why_it_did_not(bench: Bench) -> None:
+    bench.directory.write_status({"state": "finished"})
+    seen = []
+
+    def refused(flows: dict[str, Flow]) -> dict[str, Flow]:
+        seen.append(bench.status["state"])
+        raise CheckpointMismatch("another directory, please")
+
+    bench.assemble = refused
+    with pytest.raises(CheckpointMismatch):
+        bench.run()
+
+    assert seen == ["starting"]
+    assert (bench.status["state"], bench.status["error"]) == ("failed", "another directory, please")

@@ -31,6 +31,7 @@ class JdbcSource(Source):
     """Rows of a table or query, read whole: a table to join a stream with."""
 
     can_stream: ClassVar[bool] = False
+    subject_keys = ("table", "query")
 
     url: str = setting("The database, as in `jdbc:mysql://host/db`.")
     table: str | None = setting("The table.", None)
@@ -60,6 +61,7 @@ class JdbcSink(WriterSink):
     """Rows appended to a table, at least once."""
 
     output_modes: ClassVar[tuple[str, ...]] = ("append", "update")
+    subject_keys = ("table",)
 
     url: str = setting("The database, as in `jdbc:mysql://host/db`.")
     table: str = setting("The table; created if it is absent.")

@@ -96,6 +96,7 @@ class DeltaSink(Sink):
     """Rows of a Delta table, each batch exactly once, its files kept compact."""
 
     output_modes: ClassVar[tuple[str, ...]] = ("append",)
+    subject_keys = ("path",)
 
     path: str = setting("The table's directory, or an address such as `s3://bucket/table`.")
     partition_by: tuple[str, ...] = setting("Columns that make subdirectories.", ())

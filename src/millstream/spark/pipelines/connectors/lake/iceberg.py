@@ -139,6 +139,7 @@ class IcebergSink(Sink):
     """Rows of an Iceberg table, each batch exactly once, its files kept compact."""
 
     output_modes: ClassVar[tuple[str, ...]] = ("append",)
+    subject_keys = ("table",)
 
     catalog: Mapping[str, str] = setting(
         "The catalog by pyiceberg's names: `type: rest` with `uri`, `type: sql` with `uri` and "

@@ -128,6 +128,7 @@ class CompactParquetSink(Sink):
     """Rows of few, large Parquet files, each batch exactly once, for any reader of Parquet."""
 
     output_modes: ClassVar[tuple[str, ...]] = ("append",)
+    subject_keys = ("path",)
 
     path: str = setting("The directory; on a file system of the driver's machine.")
     partition_by: tuple[str, ...] = setting("Columns that make subdirectories.", ())

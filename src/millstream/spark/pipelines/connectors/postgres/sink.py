@@ -28,6 +28,7 @@ class PostgresSink(Sink):
     """Rows of a PostgreSQL table: inserted, updated or deleted by key, each batch exactly once."""
 
     output_modes: ClassVar[tuple[str, ...]] = ("append", "update")
+    subject_keys = ("table",)
 
     connection: str = setting(
         "The database as libpq knows it: `postgresql://user@host/db` or `host=… dbname=…`. Better "

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 class PostgresSource(Source):
     """Rows of a PostgreSQL table: those that are new or changed, by a column that grows."""
 
+    subject_keys = ("table", "column")
+
     connection: str = setting(
         "The database as libpq knows it: `postgresql://user@host/db` or `host=… dbname=…`. Better "
         "than a password in the file is `${PASSWORD}`, or libpq's own `PGPASSFILE`."
