@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from millstream.spark.decoding import OPTION_NAMES
+from millstream.spark.decoding.options import OPTION_NAMES
 from millstream.spark.source.columns import wanted_columns
 from millstream.spark.source.data_loss import check_starts
 from millstream.spark.source.filters import RowFilter, push

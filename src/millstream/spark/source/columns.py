@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from millstream.errors import InvalidArgument
 from millstream.spark.datasource import HEADERS_FIELD, RECORD_FIELDS
-from millstream.spark.decoding import make_decoder
+from millstream.spark.decoding.decoder import make_decoder
 from millstream.spark.option_reading import is_true
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructField
 
-    from millstream.spark.decoding import Decoder
+    from millstream.spark.decoding.decoder import Decoder
     from millstream.spark.source.options import SourceOptions
 
 

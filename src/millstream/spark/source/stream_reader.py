@@ -17,7 +17,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from millstream.clock import SystemClock
-from millstream.spark.decoding import OPTION_NAMES
+from millstream.spark.decoding.options import OPTION_NAMES
 from millstream.spark.source.batch_reader import plan_of
 from millstream.spark.source.columns import wanted_columns
 from millstream.spark.source.filters import RowFilter

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from millstream.spark.decoding import make_decoder
+from millstream.spark.decoding.decoder import make_decoder
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -24,8 +24,8 @@ pytest.importorskip("google.protobuf", reason="Protobuf is read with it")
 
 from google.protobuf import descriptor_pb2, message_factory  # noqa: E402
 
-from millstream.spark.decoding import make_decoder  # noqa: E402
 from millstream.spark.decoding.avro_values import avro_type  # noqa: E402
+from millstream.spark.decoding.decoder import make_decoder  # noqa: E402
 from millstream.spark.decoding.json_schema import json_schema_type  # noqa: E402
 from millstream.spark.decoding.protobuf_values import protobuf_type  # noqa: E402
 

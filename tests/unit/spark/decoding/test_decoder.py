@@ -14,8 +14,10 @@ pytest.importorskip("pyspark", reason="types are Spark's")
 
 from pyspark.sql.types import LongType, StringType, StructField, StructType  # noqa: E402
 
-from millstream.spark.decoding import OPTION_NAMES, dead_letters, make_decoder  # noqa: E402
+from millstream.spark.decoding import dead_letters  # noqa: E402
 from millstream.spark.decoding.ddl import parse_ddl  # noqa: E402
+from millstream.spark.decoding.decoder import make_decoder  # noqa: E402
+from millstream.spark.decoding.options import OPTION_NAMES  # noqa: E402
 
 if TYPE_CHECKING:
     from pathlib import Path

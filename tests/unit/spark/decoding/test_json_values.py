@@ -12,7 +12,7 @@ import pytest
 pa = pytest.importorskip("pyarrow", reason="columns are Arrow's")
 pytest.importorskip("pyspark", reason="types are Spark's")
 
-from millstream.spark.decoding import make_decoder  # noqa: E402
+from millstream.spark.decoding.decoder import make_decoder  # noqa: E402
 
 SCHEMA = "id BIGINT, name STRING, at TIMESTAMP"
 

@@ -20,7 +20,7 @@ pytest.importorskip("google.protobuf", reason="Protobuf is read with it")
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory  # noqa: E402
 from google.protobuf import timestamp_pb2 as timestamp_file  # noqa: E402
 
-from millstream.spark.decoding import make_decoder  # noqa: E402
+from millstream.spark.decoding.decoder import make_decoder  # noqa: E402
 from tests.unit.spark.decoding.registry_decoding import causes, decode  # noqa: E402
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ pytest.importorskip("fastavro", reason="Avro is read with it")
 
 from pyspark.sql.types import LongType, StructField, StructType  # noqa: E402
 
-from millstream.spark.decoding import make_decoder  # noqa: E402
+from millstream.spark.decoding.decoder import make_decoder  # noqa: E402
 from tests.unit.spark.decoding.registry_decoding import causes, decode  # noqa: E402
 
 if TYPE_CHECKING:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -126,6 +128,20 @@ def test_topics_have_the_brokers_of_the_pipeline_and_the_settings_that_are_their
     assert writing["kafka.linger.ms"] == "7"
     assert writing["delivery"] == "exactly-once"
     assert "kafka.fetch.max.bytes" not in writing
+
+
+def test_a_definition_is_loaded_without_spark_and_arrow(tmp_path: Path) -> None:
+    write(tmp_path)
+    code = (
+        "import sys; from millstream.spark.pipelines import load; load(sys.argv[1]); "
+        "sys.exit(', '.join({'pyspark', 'pyarrow', 'numpy'} & sys.modules.keys()) or 0)"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_topic_is_read_committed_and_from_its_beginning(tmp_path: Path) -> None:
