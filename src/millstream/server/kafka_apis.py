@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from millstream.errors import DecodeError, UnknownServerError
+from millstream.metadata.answers import MetadataAnswers
 from millstream.protocol.api import ApiKey
 from millstream.protocol.notation import VersionRange
 from millstream.server.absent_features import absent_feature_handlers
@@ -255,6 +256,7 @@ def _metadata_handlers(
                 handle_metadata,
                 metadata=metadata,
                 auto_creation=auto_creation,
+                answers=MetadataAnswers(metadata),
                 cluster_id=cluster_id,
                 random=random,
             ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,6 +16,8 @@ from millstream.errors import (
     UnknownTopicOrPartition,
     UnsupportedEndpointType,
 )
+from millstream.metadata import answers
+from millstream.metadata.cache import KRaftMetadataCache
 from millstream.protocol.messages.create_topics import CreateTopicsRequest
 from millstream.protocol.messages.describe_cluster import DescribeClusterRequest
 from millstream.protocol.messages.describe_topic_partitions import (
@@ -26,7 +28,13 @@ from millstream.protocol.messages.describe_topic_partitions import (
 from millstream.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from millstream.server.config import ServerConfig
 from millstream.types import Uuid
+from tests.unit.server.fakes import Client
 from tests.unit.server.harness import CLUSTER_ID, Broker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from millstream.protocol.messages.metadata import MetadataResponseTopic
 
 
 def named(*names: str, **fields: Any) -> MetadataRequest:
@@ -244,3 +252,88 @@ class TestCluster:
         request = DescribeClusterRequest(include_cluster_authorized_operations=True)
 
         assert Broker().ask(request).cluster_authorized_operations == 0b1111110100000
+
+
+class TestKeptAnswers:
+    """A large answer is built once for as long as topics and brokers do not change."""
+
+    MANY = 400
+
+    @pytest.fixture
+    def built(self, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+        """How many topics each answer that was built has."""
+        counts: list[int] = []
+        build = KRaftMetadataCache.metadata_topics
+
+        def count(
+            cache: KRaftMetadataCache, names: Iterable[str], *how: Any
+        ) -> list[MetadataResponseTopic]:
+            described = build(cache, names, *how)
+            counts.append(len(described))
+            return described
+
+        monkeypatch.setattr(KRaftMetadataCache, "metadata_topics", count)
+        return counts
+
+    def many(self, **settings: Any) -> Broker:
+        broker = Broker(brokers=(1, 2), **settings)
+        broker.controller.create("wide", [[1]] * self.MANY)
+        broker.publish()
+        return broker
+
+    def test_the_same_request_is_answered_with_the_same_bytes(self, built: list[int]) -> None:
+        broker = self.many()
+        first, *others = (broker.ask(MetadataRequest(topics=None), 12) for _ in range(3))
+        assert len(first.topics[0].partitions) == self.MANY
+        assert others == [first, first]
+        assert built == [1]
+
+    def test_small_answers_are_not_kept(self, built: list[int]) -> None:
+        broker = Broker()
+        broker.create()
+        for _ in range(2):
+            broker.ask(MetadataRequest(topics=None), 12)
+        assert built == [1, 1]
+
+    def test_another_request_has_another_answer(self, built: list[int]) -> None:
+        broker = self.many()
+        everything = broker.ask(MetadataRequest(topics=None), 12)
+        nothing = broker.ask(MetadataRequest(topics=[]), 12)
+        older = broker.ask(MetadataRequest(topics=None), 9)
+        elsewhere = broker.ask(
+            MetadataRequest(topics=None), 12, client=Client(listener_name="EXTERNAL")
+        )
+        assert (len(everything.topics), len(nothing.topics)) == (1, 0)
+        assert older.topics[0].topic_id == Uuid.ZERO
+        assert elsewhere.brokers == []
+        assert built == [1, 0, 1, 1]
+
+    def test_new_topics_and_fenced_brokers_are_seen_at_once(self) -> None:
+        broker = self.many()
+        assert names_of(broker.ask(MetadataRequest(topics=None), 12)) == ["wide"]
+        broker.create("another")
+        changed = broker.ask(MetadataRequest(topics=None), 12)
+        assert names_of(changed) == ["another", "wide"]
+        assert [each.node_id for each in changed.brokers] == [1, 2]
+        broker.controller.fence(2)
+        broker.publish()
+        assert [each.node_id for each in broker.ask(MetadataRequest(topics=None), 12).brokers] == [
+            1
+        ]
+
+    def test_a_request_that_creates_a_topic_does_so_each_time(self) -> None:
+        broker = self.many()
+        asked = named("wide", "new")
+        first = {each.name: each.error_code for each in broker.ask(asked).topics}
+        assert first == {"wide": 0, "new": UnknownTopicOrPartition.code}
+        second = {each.name: each.error_code for each in broker.ask(asked).topics}
+        assert second == {"wide": 0, "new": 0}
+
+    def test_the_oldest_make_way_for_new_ones(
+        self, built: list[int], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(answers, "KEPT_BYTES_MAX", 40_000)
+        broker = self.many()
+        for version in (9, 10, 11, 12, 12, 9):
+            broker.ask(MetadataRequest(topics=None), version)
+        assert len(built) == 5

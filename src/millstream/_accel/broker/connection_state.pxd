@@ -21,6 +21,8 @@ cdef class ConnectionState:
     cdef object _own
     cdef uint8_t* own_base
     cdef int64_t own_bytes
+    # How much of its turn is used up, in frames of the fast path.
+    cdef public int turn_frames
     # By the monotonic clock.
     cdef public int64_t last_active_ms
     # Counters, for the metrics.

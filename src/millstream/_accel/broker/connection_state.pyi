@@ -8,6 +8,7 @@ class ConnectionState:
     carried_bytes: int
     start: int
     end: int
+    turn_frames: int
     own: memoryview | None
     last_active_ms: int
     requests: int

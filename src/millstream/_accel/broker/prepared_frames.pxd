@@ -29,6 +29,8 @@ cdef struct Unread:
 cdef class PreparedFrames:
     cdef object _loop
     cdef int64_t _frame_bytes_max
+    # So many frames of a connection are handled before it is the turn of others.
+    cdef int _turn_frames_max
     cdef uint8_t* _answers
     cdef int64_t _answers_used
     # Where records are read on their way to a socket; memory that is warm is cheaper than new one.

@@ -1,4 +1,6 @@
 from asyncio import AbstractEventLoop
 
 class PreparedFrames:
-    def __init__(self, loop: AbstractEventLoop, request_bytes_max: int) -> None: ...
+    def __init__(
+        self, loop: AbstractEventLoop, request_bytes_max: int, turn_frames_max: int
+    ) -> None: ...

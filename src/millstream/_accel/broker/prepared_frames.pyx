@@ -12,6 +12,7 @@ from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
 from libc.stdint cimport int64_t, uint8_t
 
+from millstream._accel.broker.connection_state cimport ConnectionState
 from millstream._accel.broker.fast_path cimport (
     FAST_ANSWER_BYTES_MAX, FAST_DECLINED, FAST_DEFERRED, Deferred, FastHandler, FastReader)
 from millstream._accel.broker.records_sender cimport (
@@ -34,9 +35,10 @@ cdef class PreparedFrames:
     def __cinit__(self):
         self._answers = self._records = NULL
 
-    def __init__(self, loop, int64_t request_bytes_max):
+    def __init__(self, loop, int64_t request_bytes_max, int turn_frames_max):
         self._loop = loop
         self._frame_bytes_max = request_bytes_max + FRAME_SIZE_BYTES
+        self._turn_frames_max = turn_frames_max
         self._answers = <uint8_t*>PyMem_Malloc(ANSWERS_BYTES_MAX)
         self._records = <uint8_t*>PyMem_Malloc(MS_ANSWER_MEMORY)
         if self._answers == NULL or self._records == NULL:
@@ -55,11 +57,16 @@ cdef class PreparedFrames:
 
     cdef int64_t offer(
             self, SocketTransport transport, uint8_t* base, int64_t start, int64_t end) except -1:
-        """Offer whole frames to the handler; where the first one is that it does not take."""
+        """Offer whole frames to the handler; where the first one is that it does not take.
+
+        After so many of them it is the turn of others, and the channel puts off the rest.
+        """
         cdef int64_t frame_end, taken
+        cdef ConnectionState state = transport.state
         if self._handler is not transport.fast_path:
             self._begin(transport, transport.fast_path)
-        while end - start >= FRAME_BYTES_MIN and transport.state.takes_fast_path():
+        while (end - start >= FRAME_BYTES_MIN and state.turn_frames < self._turn_frames_max
+                and state.takes_fast_path()):
             frame_end = start + FRAME_SIZE_BYTES + ms_read_big_endian(base + start, 4)
             if frame_end > end or not (
                     FRAME_BYTES_MIN <= frame_end - start <= self._frame_bytes_max):
@@ -100,6 +107,7 @@ cdef class PreparedFrames:
         """A request was taken."""
         self.answered += 1
         transport.state.requests += 1
+        transport.state.turn_frames += 1
         return 0
 
     cdef bint _begin(self, SocketTransport transport, FastHandler handler) except -1:

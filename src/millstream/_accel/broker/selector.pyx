@@ -71,7 +71,8 @@ cdef class Selector:
         self._epoll = ms_epoll_create()
         if self._epoll < 0:
             raise OSError(errno, os.strerror(errno))
-        self._prepared = PreparedFrames(loop, processor.config.socket_request_max_bytes)
+        self._prepared = PreparedFrames(
+            loop, processor.config.socket_request_max_bytes, processor.turn_frames_max)
         self._large = LargeFrames(self._epoll, self._read_bytes_max, processor.requests)
         loop.add_reader(self._epoll, self._on_ready)
 
@@ -122,10 +123,25 @@ cdef class Selector:
 
     def read_buffered(self, SocketTransport transport):
         """Read what a transport has taken from its socket already: no epoll tells of that."""
-        self._now_ms = self._processor.now_ms()
+        self._now_ms = self._processor.begin_turn()
         if transport.is_read:
             self._try_to_read(transport)
             self._prepared.complete()
+
+    def offer_unhandled(self, SocketTransport transport):
+        """Offer what an earlier turn has left to the fast path: how many bytes it has taken."""
+        cdef ConnectionState state = transport.state
+        cdef int64_t start = state.start, end = start
+        if transport.fast_path is not None and state.takes_fast_path():
+            try:
+                end = self._prepared.offer(
+                    transport, state.own_base if state.own_bytes > 0 else self._shared,
+                    start, state.end)
+                self._prepared.complete()
+            except Exception as error:
+                state.is_open = False
+                self._prepared.report(transport, error)
+        return end - start
 
     # When connections are ready.
 
@@ -171,7 +187,7 @@ cdef class Selector:
         cdef int i, large_count = 0
         cdef bint has_received = False
         cdef int64_t answered = self._prepared.answered
-        self._now_ms = self._processor.now_ms()
+        self._now_ms = self._processor.begin_turn()
         for i in range(count):
             if ms_event_tag(&events[i]) == NULL:
                 has_received = True
@@ -225,6 +241,7 @@ cdef class Selector:
     cdef int _handle_received(self, SocketTransport transport, int64_t count) except -1:
         """As if it had been read here."""
         cdef int64_t start = transport.handoff.start, handled = start
+        transport.state.turn_frames = 0
         cdef int64_t result = transport.handoff.result
         self._prepared.complete()
         if count > 0:
@@ -248,6 +265,7 @@ cdef class Selector:
 
     cdef int _read(self, SocketTransport transport) except -1:
         cdef ConnectionState state = transport.state
+        state.turn_frames = 0
         if transport.fast_path is None or not state.takes_fast_path():
             self._prepared.complete()
             return self._read_for_channel(transport)
@@ -269,7 +287,7 @@ cdef class Selector:
         if transport.state.own_bytes == 0 and transport.state.carried_bytes == 0:
             count = self._receive(transport, self._shared, self._read_bytes_max)
         else:
-            PyObject_GetBuffer(transport.channel.get_buffer(-1), &view, PyBUF_WRITABLE)
+            PyObject_GetBuffer(transport.channel.space(), &view, PyBUF_WRITABLE)
             count = self._receive(transport, <uint8_t*>view.buf, view.len)
             PyBuffer_Release(&view)
         if count > 0:
@@ -312,7 +330,7 @@ cdef class Selector:
         """Behind a few bytes of an earlier read, which are put into the shared buffer again."""
         cdef Py_buffer view
         cdef int64_t end = transport.state.carried_bytes, count, handled
-        PyObject_GetBuffer(transport.channel.get_buffer(-1), &view, PyBUF_WRITABLE)
+        PyObject_GetBuffer(transport.channel.space(), &view, PyBUF_WRITABLE)
         try:
             count = self._receive(transport, <uint8_t*>view.buf, view.len)
             if count <= 0:

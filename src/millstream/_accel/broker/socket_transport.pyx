@@ -53,6 +53,10 @@ cdef class SocketTransport:
             except OSError as error:
                 self.fail(error)
 
+    def offer_unhandled(self):
+        """Offer received frames to the fast path: how many bytes it has taken."""
+        return self.selector.offer_unhandled(self)
+
     def can_write_eof(self):
         """A socket can be closed in one direction."""
         return True

@@ -22,6 +22,11 @@ from millstream.network.server.header import (
     unpack_header,
 )
 from millstream.network.server.liveness import Expiry, Liveness
+from millstream.network.server.processor import (
+    FULL_PATH_FRAMES,
+    PUT_OFF_FRAMES_MAX,
+    TURN_FRAMES_MAX,
+)
 from millstream.network.server.receiver import Receiver
 from millstream.network.server.request import (
     CLOSE,
@@ -122,7 +127,12 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
         self._sender.resume()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the next read goes."""
+        """Where the loop's next read goes. Each of them is a turn of its own."""
+        self._processor.begin_turn()
+        return self._receiver.space()
+
+    def space(self) -> memoryview:
+        """Where the selector's next read goes."""
         return self._receiver.space()
 
     def buffer_updated(self, nbytes: int, begin: int = 0, handled: int = 0) -> None:
@@ -152,6 +162,7 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
             self._receiver.buffer_is_retained = True
             self._give_up()
         self._is_handling = False
+        self.state.turn_frames = 0
         if not self.state.mute_reasons & CLOSING and not self._receiver.keep_rest():
             self._wait_for_memory()
         self._flush()
@@ -162,13 +173,16 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
         header_versions = self._header_versions
         size_max = self._processor.config.socket_request_max_bytes
         received_ms = state.last_active_ms
-        handle = self._handle
-        count = out_bytes = 0
+        handle, is_turn_over = self._handle, self._processor.is_turn_over
+        frames, count, out_bytes = state.turn_frames, 0, 0
         try:
             while end - start >= FRAME_HEADER_BYTES and not state.mute_reasons:
                 size, api, correlation_id, client_id_length = unpack_header(buffer, start)
                 frame_end = start + FRAME_SIZE_BYTES + size
                 if frame_end > end or not REQUEST_BYTES_MIN <= size <= size_max:
+                    break
+                if is_turn_over(frames):
+                    self._put_off()
                     break
                 body = start + FRAME_HEADER_BYTES
                 if client_id_length > 0:
@@ -194,6 +208,7 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
                     received_ms,
                 )
                 start = frame_end
+                frames += FULL_PATH_FRAMES
                 count += 1
                 response = handle(request)
                 if type(response) is bytes and not self._in_flight and not request.is_retained:
@@ -212,6 +227,17 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
             fault = find_fault(buffer[start:end], size_max, header_versions)
             if fault is not None:
                 self._reject(*fault)
+
+    def _put_off(self) -> None:
+        """Leave frames that were received for a later turn, and read no more until then."""
+        self._gate.mute(Mute.TURN)
+        self._processor.put_off(self)
+
+    def go_on_handling(self) -> None:
+        """It is this connection's turn again, after others had theirs."""
+        if self._gate.unmute(Mute.TURN):
+            self.state.turn_frames = TURN_FRAMES_MAX - PUT_OFF_FRAMES_MAX
+            self._resume()
 
     def _answer_later(self, request: Request, response: Response | Outcome) -> None:
         """Everything but a plain answer to a request with none waiting before it."""
@@ -353,7 +379,9 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
         """Handle what was received before the mute, then read on."""
         if self._receiver.has_unhandled:
             self._receiver.restore()
-            self._handle_received()
+            self._receiver.skip(self._gate.offer_unhandled())
+            if self.state.is_open:
+                self._handle_received()
         # Muted and unmuted meanwhile: the turn that is due goes on from here.
         if not self.state.mute_reasons and not self.is_turn_due:
             self._gate.resume()

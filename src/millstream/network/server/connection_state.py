@@ -47,6 +47,7 @@ class PlainConnectionState:
         "own",
         "requests",
         "start",
+        "turn_frames",
         "unsent_bytes",
     )
 
@@ -71,6 +72,8 @@ class PlainConnectionState:
         """Where unhandled bytes begin,"""
         self.end = 0
         """and where they end."""
+        self.turn_frames = 0
+        """How much of its turn is used up, in frames of the fast path."""
         self.last_active_ms = 0
         """By the monotonic clock."""
         self.requests = 0

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from asyncio import Transport
+    from collections.abc import Callable
 
     from millstream.network.server.connection_state import ConnectionState
 
@@ -29,38 +30,45 @@ class Mute(IntFlag):
     """The peer does not take its responses."""
     CLOSING = 16
     """Nothing more will be read from it."""
+    TURN = 32
+    """It has sent many requests at once: those of others come first."""
 
 
 CLOSING: Final = Mute.CLOSING.value
+TURN: Final = Mute.TURN.value
 
 
 class InputGate:
     """`mute_reasons` of the state are 0 while the connection is read, or about to be."""
 
-    __slots__ = ("_state", "_transport", "is_paused")
+    __slots__ = ("_offer", "_state", "_transport", "is_paused")
 
     def __init__(self, state: ConnectionState) -> None:
         self._state = state
         self._transport: Transport | None = None
+        self._offer: Callable[[], int] | None = None
         self.is_paused = False
 
     def connected(self, transport: Transport) -> None:
         """The connection is ready."""
         self._transport = transport
+        self._offer = getattr(transport, "offer_unhandled", None)
 
     def disconnected(self) -> None:
         """The connection is gone."""
-        self._transport = None
+        self._transport = self._offer = None
         self._state.mute_reasons |= CLOSING
 
     def mute(self, reason: Mute) -> bool:
-        """Stop reading. Whether it was being read until now."""
+        """Stop reading. Whether nothing but its turn was awaited until now."""
+        is_first = not self._state.mute_reasons & ~TURN
         self._state.mute_reasons |= reason.value
-        if self.is_paused or self._transport is None:
+        if self._transport is None:
             return False
-        self.is_paused = True
-        self._transport.pause_reading()
-        return True
+        if not self.is_paused:
+            self.is_paused = True
+            self._transport.pause_reading()
+        return is_first
 
     def unmute(self, reason: Mute) -> bool:
         """Take a reason away. Whether it was the last one; `resume` has to be called then."""
@@ -68,6 +76,10 @@ class InputGate:
             return False
         self._state.mute_reasons &= ~reason.value
         return not self._state.mute_reasons
+
+    def offer_unhandled(self) -> int:
+        """Offer received frames to the fast path: how many bytes it has taken. 0 without one."""
+        return 0 if self._offer is None else self._offer()
 
     def resume(self) -> None:
         """Read again."""

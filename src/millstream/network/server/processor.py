@@ -8,8 +8,9 @@ that became due. An idle processor does nothing at all. Not thread-safe: one loo
 from __future__ import annotations
 
 import heapq
+from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from millstream.network.log_limiter import LogLimiter, logger
 from millstream.network.server.buffers import READ_BYTES_MAX, BufferPool, make_shared_buffer
@@ -29,6 +30,19 @@ if TYPE_CHECKING:
     from millstream.network.server.channel import KafkaChannel
     from millstream.network.server.config import SocketServerConfig
     from millstream.network.server.request import Connection, RequestHandler
+
+
+TURN_FRAMES_MAX: Final = 32
+"""So many frames of a connection take the fast path before it is the turn of others."""
+FULL_PATH_FRAMES: Final = 4
+"""A frame of the full path counts as so many. So eight of them are handled: clients with the usual
+five requests in flight are not put off."""
+PUT_OFF_FRAMES_MAX: Final = 16
+"""Of a connection that was put off before so many are handled."""
+TURN_MS_MAX: Final = 10
+"""After so long, a connection has one frame handled on the full path in a turn of the loop."""
+PUT_OFF_MS_MAX: Final = 1
+"""The same when frames that were put off before are handled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +83,9 @@ class Processor:
         self._on_close = on_close
         self._due: list[KafkaChannel] = []
         self._deferred: list[Callable[[], None]] = []
+        self._put_off: deque[KafkaChannel] = deque()
+        self.turn_frames_max = TURN_FRAMES_MAX
+        self._turn_ends_ms = 0
         self.is_turn_coming = False
         """Whether a connection waits for the end of the current callback."""
         self._deadlines: list[tuple[int, int]] = []  # When, and which connection.
@@ -129,7 +146,33 @@ class Processor:
         candidates = (c for c in self.channels.values() if c.listener_name != exempt_listener)
         return min(candidates, key=lambda channel: channel.state.last_active_ms, default=None)
 
-    # Turns: what became due while others were being handled.
+    # Turns: how long a connection may keep others waiting.
+
+    def begin_turn(self, limit_ms: int = TURN_MS_MAX) -> int:
+        """Sockets are about to be read, or frames that were put off handled: what time it is."""
+        now_ms = self.now_ms()
+        self._turn_ends_ms = now_ms + limit_ms
+        return now_ms
+
+    def is_turn_over(self, frames: int) -> bool:
+        """Whether a connection with so many frames handled must let others go first."""
+        return frames > 0 and (
+            frames >= self.turn_frames_max or self.now_ms() >= self._turn_ends_ms
+        )
+
+    def put_off(self, channel: KafkaChannel) -> None:
+        """Let a connection go on with the frames it has received, once others had their turn."""
+        self._put_off.append(channel)
+        self._come_back()
+
+    def _handle_put_off(self) -> None:
+        """Let the connection go on that waits for longest, then look at the sockets again."""
+        self.begin_turn(PUT_OFF_MS_MAX)
+        self._put_off.popleft().go_on_handling()
+        if self._put_off:
+            self._come_back()
+
+    # What became due while others were being handled.
 
     def turn_soon(self, channel: KafkaChannel) -> None:
         """Let a connection send what is due and read on, once, after the current callback."""
@@ -162,8 +205,12 @@ class Processor:
         self.is_turn_coming = False
         if self._deferred:
             self._come_back()
+        if due:
+            self.begin_turn()
         for channel in due:
             channel.turn()
+        if self._put_off:
+            self._handle_put_off()
 
     # Deadlines.
 

@@ -83,6 +83,11 @@ class Receiver:
         if self._state.own is None:
             self.space()
             self.received(0)
+            self._note_own(self.start, self.end)
+
+    def skip(self, count: int) -> None:
+        """The fast path has taken so many bytes of what was restored."""
+        self._note_own(self.start + count, self.end)
 
     def keep_rest(self) -> bool:
         """Put away what was not handled. False if that must wait until the broker has memory."""
@@ -120,7 +125,7 @@ class Receiver:
         self._note_own(0, 0)
 
     def _note_own(self, start: int, end: int) -> None:
-        """What is unhandled in a buffer of its own the selector must know too."""
+        """The selector must know too where bytes are that wait to be handled."""
         self.start = self._state.start = start
         self.end = self._state.end = end
 

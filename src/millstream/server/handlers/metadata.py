@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from random import Random
 
     from millstream.errors import ApiError
+    from millstream.metadata.answers import MetadataAnswers
     from millstream.metadata.cache import KRaftMetadataCache
+    from millstream.protocol.message import Message
     from millstream.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
     from millstream.server.auto_topic_creation import AutoTopicCreationManager
     from millstream.server.exchange import Exchange
@@ -32,17 +34,23 @@ def handle_metadata(
     exchange: Exchange,
     metadata: KRaftMetadataCache,
     auto_creation: AutoTopicCreationManager,
+    answers: MetadataAnswers,
     cluster_id: str,
     random: Random,
-) -> MetadataResponse:
+) -> Message:
     """Describe what is asked for; topics that do not exist may come into being by it."""
+    asked = exchange.request
+    key = (exchange.listener, exchange.version, bytes(asked.buffer[asked.body : asked.end]))
+    kept = answers.find(key)
+    if kept is not None:
+        return kept
     version = exchange.version
-    topics = request.topics
+    topics, missing = request.topics, False
     if topics is None or (version == 0 and not topics):
         described = metadata.metadata_topics(metadata.topic_names(), exchange.listener, version)
     else:
         _check_ids(topics, version)
-        described = _describe(request, topics, exchange, metadata, auto_creation)
+        described, missing = _describe(request, topics, exchange, metadata, auto_creation)
     response = MetadataResponse(
         brokers=metadata.metadata_brokers(exchange.listener),
         cluster_id=cluster_id,
@@ -55,7 +63,8 @@ def handle_metadata(
         for topic in described:
             if topic.name is not None:
                 topic.topic_authorized_operations = TOPIC_OPERATIONS
-    return response
+    # A request for a topic that does not exist is handled each time: it may create the topic.
+    return response if missing else answers.keep(key, response)
 
 
 def fail_metadata(request: MetadataRequest, error: ApiError, version: int) -> MetadataResponse:
@@ -85,7 +94,8 @@ def _describe(
     exchange: Exchange,
     metadata: KRaftMetadataCache,
     auto_creation: AutoTopicCreationManager,
-) -> list[MetadataResponseTopic]:
+) -> tuple[list[MetadataResponseTopic], bool]:
+    """The topics, and whether some that were asked for by name do not exist."""
     version, listener = exchange.version, exchange.listener
     ids = [topic.topic_id for topic in topics if topic.topic_id != Uuid.ZERO]
     names = dict.fromkeys(
@@ -99,7 +109,7 @@ def _describe(
     if missing and may_create:
         creatable = [name for name in missing if _is_creatable(name)]
         auto_creation.create(creatable, exchange)
-    return described
+    return described, bool(missing)
 
 
 def _missing(name: str, metadata: KRaftMetadataCache) -> MetadataResponseTopic:
