@@ -26,6 +26,7 @@ if TYPE_CHECKING or not _accel.COMPILED:
         BatchWriter,
         Record,
         decode_records,
+        inspect_records,
         scan_records,
     )
     from millstream.records.plain.row_fingerprint import fold_rows
@@ -45,6 +46,7 @@ else:
         BatchWriter,
         Record,
         decode_records,
+        inspect_records,
         scan_records,
     )
     from millstream._accel.codec.row_fingerprint import fold_rows
@@ -62,6 +64,7 @@ __all__ = [
     "crc32c",
     "decode_records",
     "fold_rows",
+    "inspect_records",
     "murmur2",
     "partition_for_key",
     "scan_records",

@@ -34,6 +34,9 @@ def decode_records(
     from_offset: int = 0,
     to_offset: int = ...,
 ) -> list[Record]: ...
+def inspect_records(
+    body: ReadableBuffer, count: int, base_timestamp: int, oldest: int, newest: int
+) -> tuple[int, bool, int, list[int], int, list[tuple[int, int]]]: ...
 def scan_records(
     body: ReadableBuffer, count: int
 ) -> list[tuple[int, int, bytes | None, bool, int, int]]: ...

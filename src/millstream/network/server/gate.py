@@ -29,6 +29,8 @@ class Mute(IntFlag):
     """The peer does not take its responses."""
     CLOSING = 16
     """Nothing more will be read from it."""
+    HELD = 32
+    """A request of it is being inspected elsewhere; those behind it wait for their turn."""
 
 
 CLOSING: Final = Mute.CLOSING.value

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from millstream.clock import Clock
     from millstream.metadata.cache import KRaftMetadataCache
     from millstream.network.server.request import Outcome, Request, Response
-    from millstream.replica.append_service import AppendEntry
+    from millstream.replica.append_service import ClientEntry
     from millstream.replica.replica_manager import ReplicaManager
     from millstream.server.leaders import KnownLeader
     from millstream.types import ReadableBuffer, Uuid
@@ -91,7 +91,7 @@ class ProduceHandler:
             raise DecodeError("Produce before version 3 is not served", version=version)
         message = read_body(ProduceRequest, request)
         topics = _topics(message, version)
-        entries: list[AppendEntry] = [
+        entries: list[ClientEntry] = [
             (topic, part.index, part.records)
             for (topic, _), each in zip(topics, message.topic_data, strict=True)
             for part in each.partition_data
@@ -106,6 +106,7 @@ class ProduceHandler:
             message.timeout_ms,
             lambda late: request.complete(self._answer(request, message.acks, topics, late)),
             allows_internal=request.client_id == _ADMIN_CLIENT_ID,
+            hold=request.hold,
             transactional_id=message.transactional_id,
             adds_partitions=version >= _ADDS_TO_TRANSACTION_SINCE,
         )
@@ -207,7 +208,7 @@ def _topics(message: ProduceRequest, version: int) -> list[tuple[str | Uuid, lis
 
 
 def _refusal(
-    message: ProduceRequest, version: int, entries: Sequence[AppendEntry]
+    message: ProduceRequest, version: int, entries: Sequence[ClientEntry]
 ) -> ApiError | None:
     """Why nothing of a request can be appended."""
     if message.transactional_id is None and has_transactional_records(entries):

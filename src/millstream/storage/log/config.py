@@ -209,6 +209,15 @@ class LogConfig:
         unit="ms",
         synonyms=("log.cleaner.max.compaction.lag.ms",),
     )
+    max_decompressed_bytes: int = key(
+        "millstream.max.decompressed.bytes",
+        64 * 1024 * 1024,
+        at_least(1),
+        "How many bytes the records of a compressed batch may unpack to. The broker unpacks every "
+        "batch of a producer once, to refuse what no consumer could read.",
+        unit="bytes",
+        synonyms=("millstream.max.decompressed.bytes",),
+    )
     max_message_bytes: int = key(
         "max.message.bytes",
         1_048_588,
