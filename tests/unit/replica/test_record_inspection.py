@@ -13,7 +13,8 @@ from millstream.records import Compression, RecordBatchBuilder
 from millstream.records.layout import LAST_OFFSET_DELTA_AT, RECORD_COUNT_AT
 from millstream.storage.log.config import LogConfig
 from millstream.storage.log.validator import INLINE_UNPACK_MAX
-from tests.unit.replica.harness import NOW_MS, World
+from tests.unit.replica.harness import World
+from tests.unit.storage.batches import NOW_MS
 from tests.unit.storage.client_batches import resealed
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class Produce:
     @property
     def errors(self) -> list[type[Exception] | None]:
         assert self.results is not None
-        return [each.error and type(each.error) for each in self.results]
+        return [None if each.error is None else type(each.error) for each in self.results]
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 from random import Random
 from struct import pack, pack_into
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -27,9 +27,6 @@ from millstream.storage.log.validator import LogValidator, TooMuchToUnpack
 from millstream.testing.sim_filesystem import SimFileSystem
 from tests.unit.storage.client_batches import EXPECTED, NOW, ROWS, admit, batch, contents, resealed
 from tests.unit.storage.logs import open_log
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 PACKED = [codec for codec in Compression if codec]
 
@@ -61,41 +58,35 @@ def _zigzag(number: int) -> bytes:
 
 
 BODY = bytes(batch()[HEADER_SIZE:])
-POISON: dict[str, Callable[[], bytearray]] = {
-    "more records than there are": lambda: counted(batch(), 9),
-    "fewer records than there are": lambda: counted(batch(), 1),
-    "a count of 2^31-1": lambda: counted(batch(), (1 << 31) - 1),
-    "no body": lambda: with_body(b""),
-    "garbage": lambda: with_body(b"\xff" * 30),
-    "zeros": lambda: with_body(bytes(30)),
-    "bytes behind the records": lambda: with_body(BODY + b"xyz"),
-    "a record cut off": lambda: with_body(BODY[:-2]),
-    "a record's length too large": lambda: with_body(record(0) + record(1, length=1), count=2),
-    "a record's length too small": lambda: with_body(record(0) + record(1, length=-1), count=2),
-    "an offset delta below 0": lambda: with_body(record(0) + record(-1), count=2),
-    "records that are not gzip": lambda: with_body(BODY, codec=Compression.GZIP),
-    "gzip that nobody told of": lambda: with_body(gzip.compress(BODY)),
-    "garbage in gzip": lambda: with_body(gzip.compress(b"\xff" * 60), codec=Compression.GZIP),
+POISON: dict[str, bytearray] = {
+    "more records than there are": counted(batch(), 9),
+    "fewer records than there are": counted(batch(), 1),
+    "a count of 2^31-1": counted(batch(), (1 << 31) - 1),
+    "no body": with_body(b""),
+    "garbage": with_body(b"\xff" * 30),
+    "zeros": with_body(bytes(30)),
+    "bytes behind the records": with_body(BODY + b"xyz"),
+    "a record cut off": with_body(BODY[:-2]),
+    "a record's length too large": with_body(record(0) + record(1, length=1), count=2),
+    "a record's length too small": with_body(record(0) + record(1, length=-1), count=2),
+    "an offset delta below 0": with_body(record(0) + record(-1), count=2),
+    "records that are not gzip": with_body(BODY, codec=Compression.GZIP),
+    "gzip that nobody told of": with_body(gzip.compress(BODY)),
+    "garbage in gzip": with_body(gzip.compress(b"\xff" * 60), codec=Compression.GZIP),
+    **{f"garbage as {codec.config_name}": with_body(b"garbage!" * 8, codec) for codec in PACKED},
     **{
-        f"garbage as {codec.config_name}": lambda codec=codec: with_body(b"garbage!" * 8, codec)
-        for codec in PACKED
-    },
-    **{
-        f"{codec.config_name} cut off": lambda codec=codec: with_body(
+        f"{codec.config_name} cut off": with_body(
             bytes(batch(compression=codec)[HEADER_SIZE:-5]), codec
         )
         for codec in PACKED
     },
-    **{
-        f"more in {codec.config_name}": lambda codec=codec: counted(batch(compression=codec), 9)
-        for codec in PACKED
-    },
+    **{f"more in {codec.config_name}": counted(batch(compression=codec), 9) for codec in PACKED},
 }
 
 
 @pytest.mark.parametrize("kind", POISON)
 def test_a_leader_refuses_what_no_consumer_could_pass(kind: str) -> None:
-    data = POISON[kind]()
+    data = bytearray(POISON[kind])
 
     assert RecordBatch(data).is_intact()
     with pytest.raises(InvalidRecord, match="the records cannot be read"):
@@ -108,7 +99,7 @@ def test_the_fast_path_declines_what_no_consumer_could_pass(kind: str) -> None:
     log: Any = open_log(SimFileSystem(Random(1)), "/logs/t-0", LogConfig())
     log.append_as_leader(batch(), 3, NOW)
 
-    assert log.tail.append_fast(POISON[kind](), 3, NOW) is None
+    assert log.tail.append_fast(bytearray(POISON[kind]), 3, NOW) is None
     assert log.log_end_offset == 3
 
 

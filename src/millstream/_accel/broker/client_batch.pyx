@@ -3,8 +3,8 @@
 """What the fast path wants of a client's batch: that it is ordinary, and intact.
 
 An ordinary batch is one that `storage.log.validator` takes as it is, whatever the topic's settings;
-so each of its records is read, as there. All others are left to it: it knows all rules and gives all
-errors. What the walk over the records costs is in docs/internals/decisions/produce-path.md.
+so each of its records is read, as there. All others are left to it: it knows all rules and gives
+all errors. What the walk over the records costs is in docs/internals/decisions/produce-path.md.
 """
 
 from libc.stdint cimport INT64_MAX, INT64_MIN, int16_t, int32_t, int64_t, uint8_t, uint32_t
