@@ -142,7 +142,11 @@ class LogAppender:
             snapshot_offset = producers.take_snapshot(sync=False)
             if snapshot_offset is not None:
                 local.sync_with_next_flush(producers.snapshots.path(snapshot_offset))
-        return local.roll(base_offset, now_ms)
+        closed = local.segments.active
+        created = local.roll(base_offset, now_ms)
+        if closed.indexes.transactions.entries():
+            self._reader.write_aborted()
+        return created
 
     def _append_batch(self, batch: RecordBatch, now_ms: int) -> None:
         segment = self._segment_for(batch.size, batch, batch, now_ms)

@@ -310,6 +310,8 @@ class UnifiedLog:
             swap_segments(self._local, cleaned, replaced)
         if cleaned.indexes.transactions.entries():
             self._reader.note_aborted(cleaned.base_offset)
+        with storage_errors(self.directory, "noting aborted transactions"):
+            self._reader.write_aborted()
         self._reader.forget_positions()
 
     def remove_expired_producers(self, now_ms: int) -> int:
@@ -421,6 +423,7 @@ class UnifiedLog:
                 self._local.release()
             else:
                 self.producers.take_snapshot()
+                self._reader.write_aborted()
                 self._local.close()
         self.tail.is_closed = True
 
