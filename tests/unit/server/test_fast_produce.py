@@ -387,6 +387,23 @@ def test_damaged_frames_end_as_they_do_in_the_handlers(
         assert ends[0] == ends[1]
 
 
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(VERSIONS), st.binary(max_size=120), st.integers(0, 60))
+def test_any_bytes_behind_a_header_end_as_they_do_in_the_handlers(
+    version: int, data: bytes, kept: int
+) -> None:
+    short, long = new_broker(), new_broker()
+    whole = frame_of(short, version=version)
+    # The header, some of a real body, then whatever.
+    frame = whole[: 20 + kept] + data
+    struct.pack_into(">i", frame, 0, len(frame) - 4)
+
+    expected = _outcome(long, bytes(frame))
+    taken = answers_of(short, frame)
+
+    assert (taken[0] if taken else _outcome(short, bytes(frame))) == expected
+
+
 def _outcome(broker: Broker, frame: bytes) -> Any:
     """What the network gets of the handlers; frames without a sound header never come to them."""
     try:
