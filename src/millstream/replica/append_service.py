@@ -26,7 +26,7 @@ from millstream.storage.log.producer_entry import AppendOrigin
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from millstream._accel.broker.fast_path import FastHandler
+    from millstream._accel.broker.fast_produce import FastProduce
     from millstream.clock import Clock
     from millstream.replica.partition import Partition
     from millstream.replica.partition_table import PartitionTable
@@ -178,7 +178,7 @@ class AppendService:
                 self.wait(partition, delayed.wait(place, required))
         return None if delayed.begin(done) else results
 
-    def make_fast_path(self) -> FastHandler | None:
+    def make_fast_path(self) -> FastProduce | None:
         """Ordinary requests from their frames, compiled; None where it was not built."""
         return make_fast_produce(self._table, self.failure, self.wait, self._clock)
 
