@@ -26,6 +26,7 @@ if TYPE_CHECKING or not _accel.COMPILED:
         BatchWriter,
         Record,
         decode_records,
+        find_since,
         inspect_records,
         scan_records,
     )
@@ -46,6 +47,7 @@ else:
         BatchWriter,
         Record,
         decode_records,
+        find_since,
         inspect_records,
         scan_records,
     )
@@ -63,6 +65,7 @@ __all__ = [
     "Record",
     "crc32c",
     "decode_records",
+    "find_since",
     "fold_rows",
     "inspect_records",
     "murmur2",

@@ -153,6 +153,19 @@ def test_at_most_a_hundred_faults_are_named_and_all_are_counted(kernel: Any) -> 
     assert faults == [150, list(range(100)), 150, [(n, 7) for n in range(100)]]
 
 
+def test_the_first_record_that_is_not_earlier_is_found(kernel: Any) -> None:
+    body = timed(0, 0) + timed(5, 1) + timed(3, 2) + timed(9, 3)
+
+    assert kernel.find_since(body, 4, 100, 0, 0) == (0, 100)
+    assert kernel.find_since(body, 4, 100, 101, 0) == (1, 105)
+    assert kernel.find_since(body, 4, 100, 101, 2) == (2, 103)
+    assert kernel.find_since(body, 4, 100, 106, 0) == (3, 109)
+    assert kernel.find_since(body, 4, 100, 110, 0) is None
+    assert kernel.find_since(body, 4, 100, 0, 4) is None
+    with pytest.raises(CorruptMessage, match="record 4, byte"):
+        kernel.find_since(body, 5, 100, 110, 0)
+
+
 FAULTS = {
     "empty": (b"", 1, "record 0, byte 0: cut off in the length"),
     "length cut off": (b"\x80", 1, "record 0, byte 0: cut off in the length"),

@@ -34,6 +34,9 @@ def decode_records(
     from_offset: int = 0,
     to_offset: int = ...,
 ) -> list[Record]: ...
+def find_since(
+    body: ReadableBuffer, count: int, base_timestamp: int, timestamp: int, from_delta: int
+) -> tuple[int, int] | None: ...
 def inspect_records(
     body: ReadableBuffer, count: int, base_timestamp: int, oldest: int, newest: int
 ) -> tuple[int, bool, int, list[int], int, list[tuple[int, int]]]: ...

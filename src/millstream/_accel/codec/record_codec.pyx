@@ -23,7 +23,9 @@ from millstream._accel.wire cimport (
 from millstream._accel.codec import faults
 from millstream._accel.codec.batch_writer import BatchWriter
 
-__all__ = ["BatchWriter", "Record", "decode_records", "inspect_records", "scan_records"]
+__all__ = [
+    "BatchWriter", "Record", "decode_records", "find_since", "inspect_records", "scan_records",
+]
 
 # Below this the work is done before another thread could make use of the GIL.
 cdef enum:
@@ -248,5 +250,48 @@ def inspect_records(
     PyObject_GetBuffer(body, &view, PyBUF_SIMPLE)
     try:
         return inspect_body(<const uint8_t*>view.buf, view.len, count, &check)
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef const uint8_t* seek_since(
+    const uint8_t* p, const uint8_t* end, int64_t count, int64_t base_timestamp,
+    int64_t timestamp, int64_t from_delta, ms_record* record, ms_fault* fault, int64_t* index
+) noexcept nogil:
+    """The byte after the record, which `index` tells; NULL if none is or one cannot be read."""
+    for index[0] in range(count):
+        p = ms_read_record(p, end, 0, base_timestamp, record, fault)
+        if p is NULL or (record.offset >= from_delta and record.timestamp >= timestamp):
+            return p
+    index[0] = count
+    return NULL
+
+
+def find_since(
+    body, int64_t count, int64_t base_timestamp, int64_t timestamp, int64_t from_delta
+):
+    """(offset delta, timestamp) of the first record from an offset delta on that is not earlier.
+
+    None if there is none.
+    """
+    cdef Py_buffer view
+    cdef ms_record record
+    cdef ms_fault fault
+    cdef const uint8_t* start
+    cdef const uint8_t* p
+    cdef int64_t index = 0
+    check_count(count)
+    PyObject_GetBuffer(body, &view, PyBUF_SIMPLE)
+    try:
+        start = <const uint8_t*>view.buf
+        with nogil:
+            p = seek_since(
+                start, start + view.len, count, base_timestamp, timestamp, from_delta, &record,
+                &fault, &index)
+        if p is not NULL:
+            return record.offset, record.timestamp
+        if index < count:
+            raise_fault(&fault, index, start)
+        return None
     finally:
         PyBuffer_Release(&view)

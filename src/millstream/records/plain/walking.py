@@ -59,6 +59,25 @@ def inspect_records(
     )
 
 
+def find_since(
+    body: ReadableBuffer, count: int, base_timestamp: int, timestamp: int, from_delta: int
+) -> tuple[int, int] | None:
+    """(offset delta, timestamp) of the first record from an offset delta on that is not earlier.
+
+    None if there is none.
+    """
+    data = checked_bytes(body, count)
+    position = 0
+    for index in range(count):
+        offset_delta, delta, _, _, start, position = walk_record(data, index, position)
+        found = base_timestamp + delta
+        if not INT64_MIN <= found <= INT64_MAX:
+            raise corrupt_record(index, start, "the timestamp does not fit 64 bits")
+        if offset_delta >= from_delta and found >= timestamp:
+            return offset_delta, found
+    return None
+
+
 def scan_records(
     body: ReadableBuffer, count: int
 ) -> list[tuple[int, int, bytes | None, bool, int, int]]:

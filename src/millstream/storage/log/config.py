@@ -1,4 +1,4 @@
-"""The settings of a topic's log: Kafka's names, defaults and limits, and one of our own.
+"""The settings of a topic's log: Kafka's names, defaults and limits, and two of our own.
 
 Every `UnifiedLog` has a `LogConfig`. The broker's `log.*` keys that only give a topic its defaults
 are the synonyms of its fields; the broker's other settings are in `broker_config`. Values are
