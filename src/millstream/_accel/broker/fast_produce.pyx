@@ -22,6 +22,7 @@ from millstream._accel.broker.log_tail cimport TAIL_BUSY, TAIL_DECLINED, LogTail
 from millstream._accel.broker.partition_state cimport PartitionState
 from millstream._accel.broker.produce_frames cimport (
     FLEXIBLE_SINCE, TOPIC_IDS_SINCE, Single, answer_size, read_request, write_answer, write_error)
+from millstream._accel.codec.batch_header cimport ATTRIBUTES_AT, CODEC_BITS
 from millstream._accel.wire cimport ms_read_big_endian
 
 cdef enum:
@@ -32,8 +33,6 @@ cdef enum:
     ACKS_ALL = -1
     ACKS_LEADER = 1
     HEADER_BYTES = 14
-    ATTRIBUTES_AT = 21
-    CODEC_MASK = 7
     ZSTD = 4
     CAPACITY_MIN = 32
 
@@ -143,7 +142,7 @@ cdef class FastProduce(FastHandler):
                 single.acks != ACKS_ALL and single.acks != ACKS_LEADER):
             return FAST_DECLINED
         if version < ZSTD_SINCE and (
-                frame[single.start + ATTRIBUTES_AT + 1] & CODEC_MASK) == ZSTD:
+                frame[single.start + ATTRIBUTES_AT + 1] & CODEC_BITS) == ZSTD:
             return FAST_DECLINED
         partition = self._find(frame, version, &single)
         if partition is None:
