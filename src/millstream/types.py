@@ -29,6 +29,7 @@ Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 """A record's headers, in order; a key may occur more than once."""
 
 INT64_MAX = (1 << 63) - 1
+INT64_MIN = -(1 << 63)
 
 
 class Uuid(bytes):

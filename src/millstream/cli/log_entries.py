@@ -17,7 +17,7 @@ from millstream.errors import CorruptMessage, KafkaStorageError, UnsupportedComp
 from millstream.metadata.topic_names import CLUSTER_METADATA_TOPIC
 from millstream.records import RecordBatch
 from millstream.records.layout import MAGIC_AT
-from millstream.storage.checkpoint import read_epochs, read_offsets
+from millstream.storage.checkpoint import read_numbers, read_offsets
 from millstream.storage.log.batch_scan import scan_batches
 from millstream.storage.log.index import OffsetIndex, TimeIndex
 from millstream.storage.log.producer_snapshot import parse_snapshot
@@ -229,7 +229,7 @@ def _small_file(file: LogFile) -> Iterator[Row]:
                     "offset": offset,
                 }
         case FileKind.EPOCH_CHECKPOINT:
-            for epoch, start_offset in read_epochs(FILESYSTEM, file.path):
+            for epoch, start_offset in read_numbers(FILESYSTEM, file.path, columns=2):
                 yield {"epoch": epoch, "start_offset": start_offset}
         case FileKind.META_PROPERTIES:
             meta = read_meta_properties(FILESYSTEM, file.directory)

@@ -24,6 +24,7 @@ from millstream.errors import (
     ApiError,
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
+    CorruptMessage,
     MillstreamError,
     NotCoordinator,
     UnknownServerError,
@@ -40,6 +41,12 @@ if TYPE_CHECKING:
     from millstream.protocol.records_framing import CoordinatorRecords
 
 _logger = logging.getLogger(__name__)
+
+_DAMAGED_ADVICE: Final = (
+    ". What it coordinates is not served. Let another replica lead the partition if there is one; "
+    "else stop the broker and restore the partition's directory from a backup, or remove it: what "
+    "it holds is then lost"
+)
 
 S = TypeVar("S", bound=CoordinatorShard)
 T = TypeVar("T")
@@ -314,7 +321,8 @@ class CoordinatorRuntime(Generic[S]):
         self._writer.arm_for(context)
 
     def _fail(self, context: ShardContext[S], error: MillstreamError) -> None:
-        _logger.error("%s-%s cannot be loaded: %s", self._topic, context.partition, error)
+        advice = _DAMAGED_ADVICE if isinstance(error, CorruptMessage) else ""
+        _logger.error("%s-%s cannot be loaded: %s%s", self._topic, context.partition, error, advice)
         context.state = ShardState.FAILED
         context.abandon(CoordinatorNotAvailable(f"{self._topic} could not be loaded"))
 

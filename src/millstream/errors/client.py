@@ -11,6 +11,7 @@ ClientError
 ├── SerializationFailed                 a key or value could not be made bytes, or back
 │   ├── RecordNotReadable               ... of one record, which the error names
 │   └── SchemaRegistryError             ... because of the schema registry
+├── CorruptBatch (a CorruptMessage)     a batch of a topic cannot be read
 ├── DeliveryFailed                      records were lost and nobody had looked
 ├── FatalProducerError                  this producer must be closed
 │   └── ProducerFenced (an ApiError)    ... because a newer one has taken over
@@ -29,6 +30,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from millstream.errors.base import ApiError, MillstreamError
+from millstream.errors.partitions import CorruptMessage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,6 +43,7 @@ __all__ = [
     "ClientError",
     "CommitFailed",
     "ConcurrentUse",
+    "CorruptBatch",
     "DeliveryFailed",
     "DeliveryTimeout",
     "FatalProducerError",
@@ -133,6 +136,57 @@ def _rebuild_not_readable(
     problem: str, topic: str, partition: int, offset: int
 ) -> RecordNotReadable:
     return RecordNotReadable(problem, topic=topic, partition=partition, offset=offset)
+
+
+class CorruptBatch(ClientError, CorruptMessage):
+    """A batch of a topic cannot be read: its checksum is wrong, or its records are."""
+
+    retriable = False
+
+    def __init__(
+        self,
+        problem: str,
+        *,
+        topic: str,
+        partition: int,
+        offset: int,
+        next_offset: int,
+        data: bytes,
+    ) -> None:
+        super().__init__(problem)
+        self.topic = topic
+        """Where the batch is, ..."""
+        self.partition = partition
+        """... in which partition of the topic."""
+        self.offset = offset
+        """The first record that the application has not got, ..."""
+        self.next_offset = next_offset
+        """... and where to go on behind the batch."""
+        self.data = data
+        """The batch as it was fetched."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild_corrupt, (
+            str(self),
+            self.topic,
+            self.partition,
+            self.offset,
+            self.next_offset,
+            self.data,
+        )
+
+
+def _rebuild_corrupt(
+    problem: str, topic: str, partition: int, offset: int, next_offset: int, data: bytes
+) -> CorruptBatch:
+    return CorruptBatch(
+        problem,
+        topic=topic,
+        partition=partition,
+        offset=offset,
+        next_offset=next_offset,
+        data=data,
+    )
 
 
 class SchemaRegistryError(SerializationFailed):

@@ -80,8 +80,14 @@ def encode_bootstrap(bootstrap: BootstrapMetadata, timestamp_ms: int) -> bytes:
 
 def decode_bootstrap(data: ReadableBuffer, source: str) -> BootstrapMetadata:
     """Read `bootstrap.checkpoint`; CorruptMessage if it is damaged or sets no level."""
-    bootstrap = BootstrapMetadata(tuple(decode_checkpoint(data).records), source)
-    bootstrap.metadata_version  # noqa: B018 - Raises where the file lacks it.
+    try:
+        bootstrap = BootstrapMetadata(tuple(decode_checkpoint(data).records), source)
+        bootstrap.metadata_version  # noqa: B018 - Raises where the file lacks it.
+    except CorruptMessage as error:
+        raise CorruptMessage(
+            f"{source} is damaged: {error}. Restore it from a backup or from another controller; "
+            "it is read until the cluster's first records are in the metadata log"
+        ) from error
     return bootstrap
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from millstream.controller.decision import RequestContext
@@ -91,6 +92,7 @@ class BrokerServer:
         self._clock = clock
         self._random = random
         self._timers = timers
+        self._workers = workers
         self._on_fatal = on_fatal
         self._log = LogLimiter(clock, _logger)
         self._loop = asyncio.get_running_loop()
@@ -142,6 +144,7 @@ class BrokerServer:
             random=self._random,
             defer=self._sockets.processor.defer,
             arm=self._replicas_alarm.advance,
+            run_on_worker=partial(self._workers.run, "records"),
             alterer=ControllerIsrAlterer(
                 self._config.process.node_id,
                 self._channel,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from millstream.errors import CorruptMessage
 from millstream.records.compression import DECOMPRESSED_SIZE_MAX, Compression, decompress
-from millstream.records.kernel import crc32c, decode_records
+from millstream.records.kernel import crc32c, decode_records, find_since
 from millstream.records.layout import (
     ATTRIBUTES_AT,
     BASE_OFFSET_AT,
@@ -34,7 +34,7 @@ from millstream.records.layout import (
     TimestampType,
 )
 from millstream.records.legacy import LegacyBatch
-from millstream.types import INT64_MAX
+from millstream.types import INT64_MAX, INT64_MIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -198,6 +198,25 @@ class RecordBatch:
             from_offset,
             to_offset,
         )
+
+    def find_since(self, timestamp: int, from_offset: int) -> tuple[int, int] | None:
+        """(offset, timestamp) of the first record from an offset on that is not earlier, or None.
+
+        No record is made: a batch may have millions.
+        """
+        is_stamped = self.attributes & LOG_APPEND_TIME_BIT
+        if is_stamped and self.max_timestamp < timestamp:
+            return None
+        found = find_since(
+            self.body(),
+            self.record_count,
+            0 if is_stamped else self.base_timestamp,
+            INT64_MIN if is_stamped else timestamp,
+            max(from_offset - self.base_offset, 0),
+        )
+        if found is None:
+            return None
+        return self.base_offset + found[0], self.max_timestamp if is_stamped else found[1]
 
     def patch(self, base_offset: int, leader_epoch: int) -> None:
         """Give the batch its place in a log, in place. The checksum does not cover either."""

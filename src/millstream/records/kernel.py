@@ -26,6 +26,8 @@ if TYPE_CHECKING or not _accel.COMPILED:
         BatchWriter,
         Record,
         decode_records,
+        find_since,
+        inspect_records,
         scan_records,
     )
     from millstream.records.plain.row_fingerprint import fold_rows
@@ -45,6 +47,8 @@ else:
         BatchWriter,
         Record,
         decode_records,
+        find_since,
+        inspect_records,
         scan_records,
     )
     from millstream._accel.codec.row_fingerprint import fold_rows
@@ -61,7 +65,9 @@ __all__ = [
     "Record",
     "crc32c",
     "decode_records",
+    "find_since",
     "fold_rows",
+    "inspect_records",
     "murmur2",
     "partition_for_key",
     "scan_records",

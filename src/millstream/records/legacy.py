@@ -163,6 +163,13 @@ class LegacyBatch:
             found = self._inner_records(size_limit)
         return [record for record in found if from_offset <= record.offset < to_offset]
 
+    def find_since(self, timestamp: int, from_offset: int) -> tuple[int, int] | None:
+        """As `RecordBatch.find_since`."""
+        for record in self.records(from_offset):
+            if record.timestamp >= timestamp:
+                return record.offset, record.timestamp
+        return None
+
     def _inner_records(self, size_limit: int) -> list[Record]:
         wrapper = self._message
         messages = self._inner_messages(size_limit)

@@ -26,17 +26,21 @@ from millstream.storage.log.producer_entry import AppendOrigin
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from millstream._accel.broker.fast_path import FastHandler
+    from millstream._accel.broker.fast_produce import FastProduce
     from millstream.clock import Clock
     from millstream.replica.partition import Partition
     from millstream.replica.partition_table import PartitionTable
     from millstream.replica.pending_acks import PendingAck
     from millstream.replica.ports import LogStore
     from millstream.storage.log.log_results import AppendInfo
+    from millstream.storage.log.validator import Inspected
     from millstream.storage.log.verification import VerificationGuard
     from millstream.types import ReadableBuffer, Uuid
 
-    AppendEntry: TypeAlias = tuple[str | Uuid, int, ReadableBuffer | None]
+    ClientEntry: TypeAlias = tuple[str | Uuid, int, ReadableBuffer | None]
+    """A topic's name or id, a partition, and records as they were received."""
+    AppendEntry: TypeAlias = tuple[str | Uuid, int, ReadableBuffer | Inspected | Exception | None]
+    """The same, with records that may have been inspected, or refused."""
     AppendDone: TypeAlias = Callable[[list["AppendResult"]], None]
 
 _logger = logging.getLogger(__name__)
@@ -157,7 +161,7 @@ class AppendService:
                 if partition.is_internal and not allows_internal:
                     _refuse_internal(partition)
                 info = partition.append_as_leader(
-                    _refuse_null() if records is None else records,
+                    _accepted(records),
                     wall_ms,
                     now_ms,
                     needs_all=needs_all,
@@ -174,7 +178,7 @@ class AppendService:
                 self.wait(partition, delayed.wait(place, required))
         return None if delayed.begin(done) else results
 
-    def make_fast_path(self) -> FastHandler | None:
+    def make_fast_path(self) -> FastProduce | None:
         """Ordinary requests from their frames, compiled; None where it was not built."""
         return make_fast_produce(self._table, self.failure, self.wait, self._clock)
 
@@ -259,8 +263,12 @@ def _is_safe(partition: Partition, offset: int, *, needs_all: bool) -> bool:
     return not partition.waits_for_disk or partition.log.recovery_point >= offset
 
 
-def _refuse_null() -> NoReturn:
-    raise InvalidRecord("a Produce request has one batch per partition, here is none")
+def _accepted(records: ReadableBuffer | Inspected | Exception | None) -> ReadableBuffer | Inspected:
+    if isinstance(records, Exception):
+        raise records
+    if records is None:
+        raise InvalidRecord("a Produce request has one batch per partition, here is none")
+    return records
 
 
 def _require_not_refused(refused: Mapping[int, ApiError], place: int) -> None:

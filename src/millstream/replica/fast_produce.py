@@ -13,7 +13,7 @@ from millstream import _accel
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from millstream._accel.broker.fast_path import FastHandler
+    from millstream._accel.broker.fast_produce import FastProduce
     from millstream.clock import Clock
     from millstream.replica.append_service import AppendResult
     from millstream.replica.partition import Partition
@@ -26,7 +26,7 @@ def make_fast_produce(
     failure: Callable[[Exception, Partition], AppendResult],
     wait: Callable[[Partition, PendingAck], None],
     clock: Clock,
-) -> FastHandler | None:
+) -> FastProduce | None:
     """One for the partitions of a table.
 
     `failure` says what an exception of an append means; `wait` takes an answer that has to wait.

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from millstream.replica.ports import BrokerView, IsrAnswer
     from millstream.storage.log.log_results import AppendInfo
     from millstream.storage.log.unified_log import UnifiedLog
+    from millstream.storage.log.validator import Inspected
     from millstream.storage.log.verification import VerificationGuard
     from millstream.types import ReadableBuffer, TopicPartition, Uuid
 
@@ -244,7 +245,7 @@ class Partition(PartitionState):
 
     def append_as_leader(
         self,
-        records: ReadableBuffer,
+        records: ReadableBuffer | Inspected,
         wall_ms: int,
         now_ms: int,
         *,

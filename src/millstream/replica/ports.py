@@ -13,10 +13,16 @@ if TYPE_CHECKING:
     from millstream.errors import ApiError
     from millstream.replica.isr import IsrProposal
     from millstream.storage.log.unified_log import UnifiedLog
+    from millstream.storage.log.validator import Inspected
     from millstream.storage.manager.flusher import Completion
     from millstream.storage.manager.log_dir_description import LogDirDescription
     from millstream.types import TopicPartition, Uuid
 
+    Unpacked: TypeAlias = "Inspected | Exception"
+    RunOnWorker: TypeAlias = Callable[[Callable[[], "Inspected"], Callable[[Unpacked], None]], None]
+    """Runs the first on another thread, then the second with what came of it on the loop's."""
+    Hold: TypeAlias = Callable[[], Callable[[], None]]
+    """Keeps a request's bytes and the requests behind it; the result lets those go on."""
     IsrAnswered: TypeAlias = Callable[["IsrAnswer | ApiError"], None]
 
 

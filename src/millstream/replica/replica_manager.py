@@ -8,6 +8,7 @@ a caller hands in, never before the call returns.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from millstream.errors import ApiError, KafkaStorageError
@@ -23,6 +24,7 @@ from millstream.replica.partition_reader import end_of_epoch, list_offset
 from millstream.replica.partition_table import PartitionTable
 from millstream.replica.purgatory import DelayedOperationPurgatory
 from millstream.replica.record_deletion import delete_records
+from millstream.replica.record_inspection import RecordInspector
 from millstream.replica.replica_changes import ReplicaChanges
 from millstream.replica.transaction_verification import (
     require_one_producer,
@@ -40,12 +42,18 @@ if TYPE_CHECKING:
     from millstream.metadata.cache import KRaftMetadataCache
     from millstream.metadata.topics import TopicsImage
     from millstream.metadata.topics_delta import TopicsDelta
-    from millstream.replica.append_service import AppendDone, AppendEntry
+    from millstream.replica.append_service import AppendDone, AppendEntry, ClientEntry
     from millstream.replica.config import ReplicaConfig
     from millstream.replica.fetch_service import FetchDone, FetchParams
     from millstream.replica.fetch_session import FetchAnswer, FetchContext
     from millstream.replica.partition import Partition
-    from millstream.replica.ports import IsrAlterer, LogStore, TransactionVerifier
+    from millstream.replica.ports import (
+        Hold,
+        IsrAlterer,
+        LogStore,
+        RunOnWorker,
+        TransactionVerifier,
+    )
     from millstream.replica.record_deletion import DeleteDone, DeleteResult
     from millstream.replica.replica_selector import ReplicaSelector
     from millstream.replica.transaction_verification import Verification
@@ -72,10 +80,14 @@ class ReplicaManager:
         defer: Callable[[Callable[[], None]], object],
         arm: Callable[[int], object],
         alterer: IsrAlterer,
+        run_on_worker: RunOnWorker | None = None,
         verifier: TransactionVerifier | None = None,
         selector: ReplicaSelector | None = None,
     ) -> None:
-        """`defer` is the loop's `call_soon`; `arm` asks for a `tick` at a monotonic time."""
+        """`defer` is the loop's `call_soon`; `arm` asks for a `tick` at a monotonic time.
+
+        Without `run_on_worker` large batches are unpacked at once.
+        """
         self._config = config
         self._store = store
         self._clock = clock
@@ -89,6 +101,7 @@ class ReplicaManager:
         self._isr_sender = IsrSender(alterer, clock)
         self._sessions = FetchSessionCache(config.fetch_session_slots, random)
         self._appends = AppendService(self._table, store, clock, arm)
+        self._inspector = run_on_worker and RecordInspector(self._table, clock, run_on_worker)
         self.fast_path = self._appends.make_fast_path()
         """The fast path for the frames of listeners; None where it was not built.
 
@@ -149,13 +162,14 @@ class ReplicaManager:
 
     def append(
         self,
-        entries: Sequence[AppendEntry],
+        entries: Sequence[ClientEntry],
         acks: int,
         timeout_ms: int,
         done: AppendDone,
         *,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         allows_internal: bool = False,
+        hold: Hold | None = None,
         transactional_id: str | None = None,
         adds_partitions: bool = True,
         transaction_version: int = 2,
@@ -166,7 +180,51 @@ class ReplicaManager:
         later, through `done`. The bytes may be changed in place. They are not needed after the
         return, except with a `transactional_id`: then the caller retains them. `adds_partitions`
         is for clients that leave it to the leader to add partitions to a transaction (Produce 12).
+
+        A client's records may take long to unpack, which then happens elsewhere: `hold` is called
+        to retain the bytes and to keep requests behind this one waiting, and what it has returned
+        when they may go on.
         """
+        append = partial(
+            self._append,
+            acks=acks,
+            timeout_ms=timeout_ms,
+            done=done,
+            origin=origin,
+            allows_internal=allows_internal,
+            transactional_id=transactional_id,
+            adds_partitions=adds_partitions,
+            transaction_version=transaction_version,
+        )
+        if hold is None or self._inspector is None:
+            return append(entries)
+        inspected, large = self._inspector.inspect(entries)
+        if not large:
+            return append(inspected)
+        release = hold()
+
+        def on_inspected() -> None:
+            results = append(inspected)
+            release()
+            if results is not None:
+                done(results)
+
+        self._inspector.inspect_large(inspected, large, on_inspected)
+        return None
+
+    def _append(
+        self,
+        entries: Sequence[AppendEntry],
+        acks: int,
+        timeout_ms: int,
+        done: AppendDone,
+        origin: AppendOrigin,
+        transactional_id: str | None,
+        transaction_version: int,
+        *,
+        allows_internal: bool,
+        adds_partitions: bool,
+    ) -> list[AppendResult] | None:
         if transactional_id is not None and self._verifier is not None:
             return self._append_verified(
                 entries,

@@ -20,6 +20,7 @@ from millstream.records.layout import (
     PRODUCER_ID_AT,
     TRANSACTIONAL_BIT,
 )
+from millstream.storage.log.validator import Inspected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -55,16 +56,23 @@ def transactional_batches(entries: Sequence[AppendEntry]) -> list[TransactionalB
     return [
         batch
         for place, (_, _, records) in enumerate(entries)
-        if records is not None and (batch := _peek(place, records)) is not None
+        if (batch := _peek(place, _raw(records))) is not None
     ]
 
 
 def has_transactional_records(entries: Sequence[AppendEntry]) -> bool:
     """Whether any batch of a request says that it is part of a transaction."""
     return any(
-        records is not None and len(records) >= HEADER_SIZE and _is_transactional(records)
+        len(raw := _raw(records)) >= HEADER_SIZE and _is_transactional(raw)
         for _, _, records in entries
     )
+
+
+def _raw(records: ReadableBuffer | Inspected | Exception | None) -> ReadableBuffer:
+    """The bytes that a client sent; none where they were refused already."""
+    if isinstance(records, Inspected):
+        return records.records
+    return b"" if records is None or isinstance(records, Exception) else records
 
 
 def _is_transactional(records: ReadableBuffer) -> bool:

@@ -1,7 +1,8 @@
 """Kafka's checkpoint files: small tables of numbers in text, replaced as a whole.
 
 A version, a count, then one entry a line. `LogManager` keeps four of them with offsets per
-partition; each log keeps one with its leader epochs. A crash leaves the old table or the new one.
+partition; each log keeps one with its leader epochs and, if it has any, one of ours with what its
+indexes of aborted transactions contain. A crash leaves the old table or the new one.
 A file that is neither is an error that names file and line: nothing is guessed.
 """
 
@@ -23,6 +24,7 @@ HIGH_WATERMARK_FILE: Final = "replication-offset-checkpoint"
 LOG_START_FILE: Final = "log-start-offset-checkpoint"
 CLEANER_FILE: Final = "cleaner-offset-checkpoint"
 LEADER_EPOCH_FILE: Final = "leader-epoch-checkpoint"
+ABORTED_FILE: Final = "aborted-transactions-checkpoint"
 
 _VERSION: Final = "0"
 
@@ -42,16 +44,16 @@ def read_offsets(filesystem: FileSystem, path: str) -> dict[TopicPartition, int]
     return offsets
 
 
-def write_epochs(filesystem: FileSystem, path: str, entries: Iterable[tuple[int, int]]) -> None:
-    """Replace the table of leader epochs and the offsets they began at."""
-    write_atomically(filesystem, path, _render([f"{epoch} {start}" for epoch, start in entries]))
+def write_numbers(filesystem: FileSystem, path: str, rows: Iterable[Sequence[int]]) -> None:
+    """Replace a table of rows of numbers."""
+    write_atomically(filesystem, path, _render([" ".join(map(str, row)) for row in rows]))
 
 
-def read_epochs(filesystem: FileSystem, path: str) -> list[tuple[int, int]]:
+def read_numbers(filesystem: FileSystem, path: str, columns: int) -> list[tuple[int, ...]]:
     """The table, in the file's order; no file or an empty one is an empty table."""
     return [
-        (_number(epoch, f"{path}, line {number}"), _number(start, f"{path}, line {number}"))
-        for number, (epoch, start) in _read(filesystem, path, columns=2)
+        tuple(_number(field, f"{path}, line {number}") for field in fields)
+        for number, fields in _read(filesystem, path, columns)
     ]
 
 

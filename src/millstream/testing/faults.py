@@ -280,6 +280,14 @@ class _BreakingConnection(Connection):
         """As the real one."""
         self._real.mute_until(deadline_ms)
 
+    def hold(self) -> None:
+        """As the real one."""
+        self._real.hold()
+
+    def release(self) -> None:
+        """As the real one."""
+        self._real.release()
+
     def close(self, reason: str) -> None:
         """As the real one."""
         self._real.close(reason)

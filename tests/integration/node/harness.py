@@ -69,10 +69,13 @@ class Client:
 
     def ask(self, request: Message, version: int, expected: type[M]) -> M:
         """The answer to a request."""
-        api = _APIS[type(request)]
         self.send(request, version)
+        return self.read_answer(type(request), version, expected)
+
+    def read_answer(self, request: type[Message], version: int, expected: type[M]) -> M:
+        """The answer to a request that was sent before."""
         (size,) = struct.unpack(">i", self._read(4))
-        _, response = decode_response(self._read(size), api, version)
+        _, response = decode_response(self._read(size), _APIS[request], version)
         assert isinstance(response, expected)
         return response
 

@@ -31,7 +31,7 @@ from millstream.records import (
     control_batch,
     end_txn_marker,
 )
-from millstream.storage.checkpoint import write_epochs, write_offsets
+from millstream.storage.checkpoint import write_numbers, write_offsets
 from millstream.storage.disk import DiskFileSystem
 from millstream.storage.log.index import OffsetIndex, TimeIndex
 from millstream.storage.log.producer_snapshot import SnapshotEntry, render_snapshot
@@ -137,7 +137,7 @@ def test_small_files_are_shown(tmp_path: Path) -> None:
     write_offsets(
         DISK, f"{directory}/replication-offset-checkpoint", {TopicPartition("orders", 1): 5}
     )
-    write_epochs(DISK, f"{directory}/leader-epoch-checkpoint", [(0, 0), (3, 7)])
+    write_numbers(DISK, f"{directory}/leader-epoch-checkpoint", [(0, 0), (3, 7)])
     write_meta_properties(DISK, directory, MetaProperties("cluster", 1, ID))
     write_partition_metadata(DISK, directory, ID)
     (tmp_path / "quorum-state").write_text('{"leaderId": 1, "leaderEpoch": 2}')

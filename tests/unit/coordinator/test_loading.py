@@ -154,3 +154,4 @@ def test_a_record_that_cannot_be_replayed_is_not_served(caplog: pytest.LogCaptur
     world.settle()
     assert only_error(world.read("a")) is CoordinatorNotAvailable
     assert "cannot be replayed" in caplog.text
+    assert "restore the partition's directory from a backup" in caplog.text

@@ -234,6 +234,20 @@ def test_bootstrap_records_are_written_and_read() -> None:
     assert "group.version" not in repr(found.records)
 
 
+@pytest.mark.parametrize("damage", ["flipped", "cut off", "emptied", "zeroed"])
+def test_damaged_bootstrap_records_name_their_file(damage: str) -> None:
+    data = bytearray(encode_bootstrap(bootstrap_metadata(), 5))
+    if damage == "flipped":
+        data[len(data) // 2] ^= 1
+    else:
+        data = {"cut off": data[:-3], "emptied": bytearray(), "zeroed": bytearray(len(data))}[
+            damage
+        ]
+
+    with pytest.raises(CorruptMessage, match=r"/data/bootstrap\.checkpoint is damaged: .* backup"):
+        decode_bootstrap(data, "/data/bootstrap.checkpoint")
+
+
 def test_bootstrap_records_must_set_a_metadata_version() -> None:
     empty = b"".join(encode_checkpoint([], epoch=0, last_timestamp_ms=0))
 

@@ -31,6 +31,8 @@ def _namespace(name: str, *modules: ModuleType) -> SimpleNamespace:
         Record=codec.Record,
         BatchWriter=codec.BatchWriter,
         decode_records=codec.decode_records,
+        find_since=codec.find_since,
+        inspect_records=codec.inspect_records,
         scan_records=codec.scan_records,
         ArrowRecordsBuilder=arrow.ArrowRecordsBuilder,
         ArrowRecordsReader=arrow.ArrowRecordsReader,

@@ -279,3 +279,28 @@ def test_splitting_stops_at_a_header_that_cannot_be(data: bytes, text: str) -> N
     with pytest.raises(CorruptMessage) as caught:
         next(batches)
     assert str(caught.value) == text
+
+
+@pytest.mark.parametrize("codec", Compression)
+def test_a_record_is_found_by_its_time_without_making_any(codec: Compression) -> None:
+    builder = RecordBatchBuilder()
+    builder.extend([(100 + number, None, b"v") for number in range(10)])
+    batch = RecordBatch(builder.build(base_offset=50, compression=codec))
+
+    assert batch.find_since(104, 0) == (54, 104)
+    assert batch.find_since(104, 57) == (57, 107)
+    assert batch.find_since(110, 0) is None
+    assert batch.find_since(0, 60) is None
+
+
+def test_all_records_of_a_stamped_batch_have_its_time() -> None:
+    builder = RecordBatchBuilder()
+    builder.extend([(100, None, b"v"), (900, None, b"v")])
+    batch = RecordBatch(
+        builder.build(
+            base_offset=50, timestamp_type=TimestampType.LOG_APPEND_TIME, max_timestamp=500
+        )
+    )
+
+    assert batch.find_since(500, 51) == (51, 500)
+    assert batch.find_since(501, 0) is None

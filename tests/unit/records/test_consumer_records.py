@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,8 @@ from tests.unit.records.test_legacy import message
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from millstream.types import ReadableBuffer
+
 ABORT = EndTxnMarker(ControlType.ABORT, 0)
 COMMIT = EndTxnMarker(ControlType.COMMIT, 0)
 
@@ -35,7 +38,7 @@ def batch(*values: bytes, base: int = 0, epoch: int = 3, **settings: Any) -> byt
 
 def fetched(
     kernel: Any,
-    data: bytes,
+    data: ReadableBuffer,
     position: int = 0,
     *,
     aborted: Sequence[tuple[int, int]] | None = None,
@@ -388,3 +391,30 @@ def test_the_factory_knows_codecs_and_old_formats() -> None:
     data = batch(b"a", compression=Compression.ZSTD) + message(1, offset=1, value=b"old")
 
     assert values(fetched_batches(data, "t", 0, 0)) == [b"a", b"old"]
+
+
+def test_a_batch_can_be_passed_over(kernel: Any) -> None:
+    first, second = batch(b"a"), batch(b"b", base=1)
+    found = fetched(kernel, first + second)
+
+    assert found.next_batch() == first
+    found.skip_batch()
+
+    assert found.position == 1
+    assert [each.value for each in found.take(9)] == [b"b"]
+    assert found.next_batch() == b""
+    found.skip_batch()
+    assert found.position == 2
+
+
+def test_the_collector_may_find_it_in_a_cycle(kernel: Any) -> None:
+    data = bytearray(batch(b"a"))
+    cycle: list[Any] = [fetched(kernel, memoryview(b"xx" + data)[2:])]
+    cycle.append(cycle)
+    kept = [fetched(kernel, memoryview(data))]
+    kept.append(kept)
+
+    del cycle, kept
+    gc.collect()
+
+    data.append(0)  # Nobody holds the bytes any more.

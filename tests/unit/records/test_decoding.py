@@ -8,7 +8,7 @@ import pytest
 
 from millstream.errors import CorruptMessage
 from millstream.records.plain.varint import encode_varint
-from millstream.types import INT64_MAX
+from millstream.types import INT64_MAX, INT64_MIN
 
 BATCH_A = bytes.fromhex(
     "000000000000000000000049000000000297f4442a0000000000010000018bcfe568000000018bcfe56805"
@@ -108,6 +108,62 @@ def test_scanning_tells_where_each_record_is(kernel: Any) -> None:
         (1, 5, None, True, 15, 24),
     ]
     assert kernel.scan_records(MINIMAL, 1) == [(0, 0, None, False, 0, 7)]
+
+
+def timed(delta: int, offset_delta: int) -> bytes:
+    return encoded(b"\0" + encode_varint(delta) + encode_varint(offset_delta) + b"\x02k\x01\0")
+
+
+def test_inspecting_tells_what_a_leader_must_know(kernel: Any) -> None:
+    assert kernel.inspect_records(BODY_A, 2, 100, 0, 200) == (105, True, 1, [1], 0, [])
+    assert kernel.inspect_records(BODY_A, 2, 100, 101, 104) == (
+        105,
+        True,
+        1,
+        [1],
+        2,
+        [(0, 100), (1, 105)],
+    )
+
+
+@pytest.mark.parametrize("deltas", [(0, 2), (1, 2), (0, 0), (1, 0)])
+def test_inspecting_notices_offsets_out_of_order(kernel: Any, deltas: tuple[int, int]) -> None:
+    body = timed(0, deltas[0]) + timed(0, deltas[1])
+
+    assert kernel.inspect_records(body, 2, 5, 0, 9) == (5, False, 0, [], 0, [])
+
+
+def test_the_timestamp_that_stands_for_none_is_always_allowed(kernel: Any) -> None:
+    assert kernel.inspect_records(timed(0, 0), 1, -1, 100, 200) == (-1, True, 0, [], 0, [])
+
+
+@pytest.mark.parametrize(("base", "delta"), [(INT64_MAX, 1), (INT64_MIN, -1)])
+def test_a_timestamp_beyond_64_bits_is_never_allowed(kernel: Any, base: int, delta: int) -> None:
+    found = kernel.inspect_records(timed(delta, 0), 1, base, INT64_MIN, INT64_MAX)
+
+    assert found == (base, True, 0, [], 1, [(0, base)])
+
+
+def test_at_most_a_hundred_faults_are_named_and_all_are_counted(kernel: Any) -> None:
+    body = b"".join(encoded(b"\0\0" + encode_varint(n) + b"\x01\x01\0") for n in range(150))
+
+    largest, is_in_order, *faults = kernel.inspect_records(body, 150, 7, 8, 9)
+
+    assert (largest, is_in_order) == (7, True)
+    assert faults == [150, list(range(100)), 150, [(n, 7) for n in range(100)]]
+
+
+def test_the_first_record_that_is_not_earlier_is_found(kernel: Any) -> None:
+    body = timed(0, 0) + timed(5, 1) + timed(3, 2) + timed(9, 3)
+
+    assert kernel.find_since(body, 4, 100, 0, 0) == (0, 100)
+    assert kernel.find_since(body, 4, 100, 101, 0) == (1, 105)
+    assert kernel.find_since(body, 4, 100, 101, 2) == (2, 103)
+    assert kernel.find_since(body, 4, 100, 106, 0) == (3, 109)
+    assert kernel.find_since(body, 4, 100, 110, 0) is None
+    assert kernel.find_since(body, 4, 100, 0, 4) is None
+    with pytest.raises(CorruptMessage, match="record 4, byte"):
+        kernel.find_since(body, 5, 100, 110, 0)
 
 
 FAULTS = {
@@ -240,9 +296,12 @@ def test_bad_bytes_end_in_words(kernel: Any, body: bytes, count: int, text: str)
         kernel.decode_records(body, count, 0, 0)
     with pytest.raises(CorruptMessage) as scanning:
         kernel.scan_records(body, count)
+    with pytest.raises(CorruptMessage) as inspecting:
+        kernel.inspect_records(body, count, 0, 0, 0)
 
     assert str(decoding.value) == text
     assert str(scanning.value) == text
+    assert str(inspecting.value) == text
 
 
 def test_records_that_are_not_asked_for_are_checked_too(kernel: Any) -> None:

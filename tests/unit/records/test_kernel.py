@@ -52,6 +52,8 @@ def test_the_compiled_kernel_is_chosen_where_it_is_built(reloaded: Any) -> None:
         "murmur2",
         "partition_for_key",
         "decode_records",
+        "find_since",
+        "inspect_records",
         "scan_records",
     ],
 )

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from millstream.replica.append_service import AppendResult
     from millstream.replica.fetch_session import FetchAnswer, FetchContext
     from millstream.replica.partition import Partition
-    from millstream.replica.ports import TransactionVerifier
+    from millstream.replica.ports import RunOnWorker, TransactionVerifier
     from millstream.replica.record_deletion import DeleteResult
     from millstream.replica.replica_selector import ReplicaSelector
 
@@ -98,6 +98,7 @@ class World:
         *,
         slots: int = 1000,
         directories: tuple[str, ...] = ("/disk1",),
+        run_on_worker: RunOnWorker | None = None,
         verifier: TransactionVerifier | None = None,
         selector: ReplicaSelector | None = None,
         filesystem: SimFileSystem | None = None,
@@ -142,6 +143,7 @@ class World:
             defer=self.events.append,
             arm=self.alarms.append,
             alterer=self.controller,
+            run_on_worker=run_on_worker,
             verifier=verifier,
             selector=selector,
         )

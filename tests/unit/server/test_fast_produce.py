@@ -12,14 +12,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millstream import _accel
-from millstream.errors import KafkaStorageError, ProtocolError
+from millstream.errors import (
+    KafkaStorageError,
+    NotLeaderOrFollower,
+    ProtocolError,
+    RequestTimedOut,
+)
 from millstream.protocol.api import ApiKey
-from millstream.protocol.frame import decode_response, encode_request
+from millstream.protocol.frame import decode_response, encode_request, encode_response
 from millstream.protocol.messages.metadata import MetadataRequest
-from millstream.protocol.messages.produce import PartitionProduceData, ProduceRequest
+from millstream.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
 from millstream.records import Compression
 from millstream.storage.disk import DiskFileSystem
 from millstream.testing.sim_filesystem import SimFileSystem
+from tests.unit.server.fakes import Client
 from tests.unit.server.harness import Broker, frame_request
 from tests.unit.storage.batches import batch_bytes
 
@@ -363,6 +375,49 @@ def _turn(broker: Broker, frames: list[bytearray]) -> list[Any]:
     return answers
 
 
+class TestErrorsThatAreFoundLate:
+    @staticmethod
+    def followed_broker() -> Broker:
+        broker = Broker(brokers=(1, 2))
+        broker.controller.create("orders", [[1, 2]])
+        broker.publish()
+        broker.produce(acks=1)
+        return broker
+
+    @pytest.mark.parametrize("version", VERSIONS)
+    def test_they_are_answered_as_the_handler_answers_them(self, version: int) -> None:
+        short, long = self.followed_broker(), self.followed_broker()
+        frame = frame_of(short, version=version)
+        call = long.call(long.produce_request(), version)
+        (deferred,) = answers_of(short, frame)
+        deferred.connection = Client()
+
+        for broker in (short, long):
+            broker.pass_time(10_000)
+
+        assert deferred.response == call.frame
+        answer = partition_answer(deferred.response, version)
+        assert answer.error_code == RequestTimedOut.code
+        assert (version >= 8) == bool(answer.error_message)
+
+    def test_one_of_a_leader_that_has_changed_names_the_new_one(self) -> None:
+        broker = Broker(brokers=(1, 2))
+        broker.controller.create("orders", [[2, 1]])
+        broker.publish()
+        part = PartitionProduceResponse(index=0, base_offset=5, log_start_offset=3)
+        topic = TopicProduceResponse(name="orders", partition_responses=[part])
+        prepared = encode_response(ProduceResponse(responses=[topic]), 12, 77)
+        assert broker.replicas.fast_path is not None
+        assert broker.replicas.fast_path.explain is not None
+
+        answer = broker.replicas.fast_path.explain(prepared, 12, NotLeaderOrFollower("!"), Client())
+
+        found = partition_answer(answer, 12)
+        assert (found.error_code, found.base_offset, found.log_start_offset) == (6, -1, 3)
+        assert (found.current_leader.leader_id, found.current_leader.leader_epoch) == (2, 0)
+        assert found.error_message == "!"
+
+
 @settings(max_examples=150, deadline=None)
 @given(
     st.sampled_from(VERSIONS),
@@ -385,6 +440,23 @@ def test_damaged_frames_end_as_they_do_in_the_handlers(
     for index in range(PARTITIONS):
         ends = [each.partition(index=index).log.log_end_offset for each in (short, long)]
         assert ends[0] == ends[1]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(VERSIONS), st.binary(max_size=120), st.integers(0, 60))
+def test_any_bytes_behind_a_header_end_as_they_do_in_the_handlers(
+    version: int, data: bytes, kept: int
+) -> None:
+    short, long = new_broker(), new_broker()
+    whole = frame_of(short, version=version)
+    # The header, some of a real body, then whatever.
+    frame = whole[: 20 + kept] + data
+    struct.pack_into(">i", frame, 0, len(frame) - 4)
+
+    expected = _outcome(long, bytes(frame))
+    taken = answers_of(short, frame)
+
+    assert (taken[0] if taken else _outcome(short, bytes(frame))) == expected
 
 
 def _outcome(broker: Broker, frame: bytes) -> Any:

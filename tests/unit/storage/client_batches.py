@@ -30,7 +30,7 @@ def admit(
     data: bytes | bytearray, origin: AppendOrigin = AppendOrigin.CLIENT, **config: Any
 ) -> RecordBatch:
     validator = LogValidator(LogConfig(**config))
-    (admitted,) = validator.admit(data, 100, 7, NOW, origin)
+    (admitted,) = validator.inspect(data, NOW, origin).number(100, 7)
     return admitted
 
 

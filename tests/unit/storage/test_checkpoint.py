@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from millstream.errors import KafkaStorageError
-from millstream.storage.checkpoint import read_epochs, read_offsets, write_epochs, write_offsets
+from millstream.storage.checkpoint import read_numbers, read_offsets, write_numbers, write_offsets
 from millstream.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -30,10 +30,10 @@ def test_offsets_are_written_as_kafka_writes_them(filesystem: FileSystem, direct
 
 
 def test_epochs_are_written_as_kafka_writes_them(filesystem: FileSystem, directory: str) -> None:
-    write_epochs(filesystem, f"{directory}/e", [(0, 0), (5, 1000)])
+    write_numbers(filesystem, f"{directory}/e", [(0, 0), (5, 1000)])
 
     assert filesystem.read_bytes(f"{directory}/e") == b"0\n2\n0 0\n5 1000\n"
-    assert read_epochs(filesystem, f"{directory}/e") == [(0, 0), (5, 1000)]
+    assert read_numbers(filesystem, f"{directory}/e", columns=2) == [(0, 0), (5, 1000)]
 
 
 def test_no_file_and_an_empty_file_are_empty_tables(filesystem: FileSystem, directory: str) -> None:
@@ -41,8 +41,8 @@ def test_no_file_and_an_empty_file_are_empty_tables(filesystem: FileSystem, dire
 
     assert read_offsets(filesystem, f"{directory}/none") == {}
     assert read_offsets(filesystem, f"{directory}/empty") == {}
-    write_epochs(filesystem, f"{directory}/zero", [])
-    assert read_epochs(filesystem, f"{directory}/zero") == []
+    write_numbers(filesystem, f"{directory}/zero", [])
+    assert read_numbers(filesystem, f"{directory}/zero", columns=2) == []
 
 
 def test_a_new_table_replaces_the_old_one(filesystem: FileSystem, directory: str) -> None:

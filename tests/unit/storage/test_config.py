@@ -47,7 +47,7 @@ KAFKA_TOPIC_DEFAULTS = {
 }
 
 
-def test_a_topic_has_kafkas_settings_and_one_of_ours() -> None:
+def test_a_topic_has_kafkas_settings_and_two_of_ours() -> None:
     public = {
         declared.name: declared.format(declared.default)
         for declared in keys_of(LogConfig).values()
@@ -55,6 +55,7 @@ def test_a_topic_has_kafkas_settings_and_one_of_ours() -> None:
     }
 
     assert public.pop("millstream.durability") == "page-cache"
+    assert public.pop("millstream.max.decompressed.bytes") == str(64 << 20)
     assert public == KAFKA_TOPIC_DEFAULTS
 
 

@@ -32,8 +32,8 @@ class Directory:
 
     def settle(self) -> set[str]:
         """Twice, because the second time must find nothing to do."""
-        first = settle_leftovers(self.filesystem, self.path, SMALL)
-        second = settle_leftovers(self.filesystem, self.path, SMALL)
+        first = settle_leftovers(self.filesystem, self.path, SMALL, was_clean=False)
+        second = settle_leftovers(self.filesystem, self.path, SMALL, was_clean=False)
         assert {each.name for each in first} == {each.name for each in second}
         return {each.name for each in self.filesystem.scan(self.path)}
 

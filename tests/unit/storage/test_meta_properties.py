@@ -118,7 +118,7 @@ def test_the_topic_id_is_written_as_kafka_writes_it(filesystem: FileSystem, dire
     write_partition_metadata(filesystem, directory, DIRECTORY)
 
     assert filesystem.read_bytes(f"{directory}/partition.metadata") == (
-        b"version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw"
+        b"version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw\ncrc: d9c908eb"
     )
     assert read_partition_metadata(filesystem, directory) == DIRECTORY
 
@@ -131,6 +131,8 @@ def test_the_topic_id_is_written_as_kafka_writes_it(filesystem: FileSystem, dire
         "topic_id: AAECAwQFBgcICQoLDA0ODw",
         "version: 0\ntopic_id: not an id of any topic",
         f"version: 0\ntopic_id: {Uuid.ZERO}",
+        "version: 0\ntopic_id: AAECAwQFBgcICQoLDA0OEw\ncrc: d9c908eb",
+        "version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw\ncrc: d9c908ec",
     ],
 )
 def test_unreadable_partition_metadata_is_an_error(
@@ -140,6 +142,19 @@ def test_unreadable_partition_metadata_is_an_error(
 
     with pytest.raises(KafkaStorageError, match=r"partition\.metadata"):
         read_partition_metadata(filesystem, directory)
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\ncr", "\ncrc: ", "\ncrc: d9c9", "\ncrc: d9\0\0\0"])
+def test_a_topic_id_without_a_whole_checksum_is_believed(
+    filesystem: FileSystem, directory: str, end: str
+) -> None:
+    put(
+        filesystem,
+        f"{directory}/partition.metadata",
+        f"version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw{end}",
+    )
+
+    assert read_partition_metadata(filesystem, directory) == DIRECTORY
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,11 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from posix.types cimport off_t
 from posix.unistd cimport pread
 
+from millstream._accel.codec.batch_header cimport LAST_DELTA_AT, MAGIC, MAGIC_AT
 from millstream._accel.wire cimport (
     MS_HEADER_SIZE, MS_LENGTH_AT, MS_LENGTH_END, ms_read_big_endian)
 
 cdef enum:
-    MAGIC_AT = 16
-    MAGIC = 2
-    DELTA_AT = 23
     GLANCE_SIZE = 27
     # About what lies between two entries of an index.
     WINDOW_SIZE = 4096
@@ -48,7 +46,7 @@ cdef int64_t last_at_most(const Entries* entries, int64_t relative) noexcept nog
 
 cdef bint read_head(const uint8_t* p, int64_t position, int64_t end, Head* head) noexcept nogil:
     """Whether an ordinary batch begins here that ends in time."""
-    cdef int64_t length = int32_at(p + MS_LENGTH_AT), delta = int32_at(p + DELTA_AT)
+    cdef int64_t length = int32_at(p + MS_LENGTH_AT), delta = int32_at(p + LAST_DELTA_AT)
     head.position = position
     head.size = MS_LENGTH_END + length
     head.base_offset = ms_read_big_endian(p, 8)

@@ -8,6 +8,8 @@ cdef enum:
     RELEASE_GIL_SIZE = 128 * 1024
 
 cdef struct BatchFields:
+    # Of a compressed batch the records were not looked at.
+    bint is_compressed
     int64_t last_offset_delta
     int64_t max_timestamp
     int64_t producer_id

@@ -5,6 +5,7 @@ from millstream._accel.broker.fast_path import FastHandler
 from millstream.clock import Clock
 
 class FastProduce(FastHandler):
+    explain: Callable[[bytes, int, Any, Any], bytes] | None
     def __init__(
         self,
         by_name: dict[str, Any],

@@ -22,6 +22,7 @@ from millstream._accel.broker.log_tail cimport TAIL_BUSY, TAIL_DECLINED, LogTail
 from millstream._accel.broker.partition_state cimport PartitionState
 from millstream._accel.broker.produce_frames cimport (
     FLEXIBLE_SINCE, TOPIC_IDS_SINCE, Single, answer_size, read_request, write_answer, write_error)
+from millstream._accel.codec.batch_header cimport ATTRIBUTES_AT, CODEC_BITS
 from millstream._accel.wire cimport ms_read_big_endian
 
 cdef enum:
@@ -32,8 +33,6 @@ cdef enum:
     ACKS_ALL = -1
     ACKS_LEADER = 1
     HEADER_BYTES = 14
-    ATTRIBUTES_AT = 21
-    CODEC_MASK = 7
     ZSTD = 4
     CAPACITY_MIN = 32
 
@@ -54,12 +53,17 @@ cdef class FastAck:
     cdef Deferred deferred
     cdef bytes answer
     cdef uint8_t* error_at
+    cdef int version
+    cdef object explain
 
     def complete(self, error):
-        """Answer; an error is told by its code, as it was found after the append."""
+        """Answer; an error that is found in the turn of the request is told by its code alone."""
+        cdef bytes answer = self.answer
         if error is not None:
             write_error(self.error_at, error.code)
-        self.deferred.complete(self.answer)
+            if self.explain is not None and self.deferred.connection is not None:
+                answer = self.explain(answer, self.version, error, self.deferred.connection)
+        self.deferred.complete(answer)
 
 
 cdef int64_t find_body(const uint8_t* frame, int64_t size) noexcept nogil:
@@ -81,6 +85,9 @@ cdef int64_t find_body(const uint8_t* frame, int64_t size) noexcept nogil:
 cdef class FastProduce(FastHandler):
     """Answers ordinary Produce requests; those of one turn of the loop are written together."""
 
+    # Says more about an error that was found late: given the answer, its version, the error and the
+    # connection, the answer to send.
+    cdef public object explain
     # Topics by name and by id, each with its partitions by number.
     cdef dict _by_name
     cdef dict _by_id
@@ -135,7 +142,7 @@ cdef class FastProduce(FastHandler):
                 single.acks != ACKS_ALL and single.acks != ACKS_LEADER):
             return FAST_DECLINED
         if version < ZSTD_SINCE and (
-                frame[single.start + ATTRIBUTES_AT + 1] & CODEC_MASK) == ZSTD:
+                frame[single.start + ATTRIBUTES_AT + 1] & CODEC_BITS) == ZSTD:
             return FAST_DECLINED
         partition = self._find(frame, version, &single)
         if partition is None:
@@ -145,7 +152,7 @@ cdef class FastProduce(FastHandler):
         if base_offset < 0:
             return FAST_DECLINED
         if single.acks == ACKS_ALL and partition._followers:
-            answer = self._defer(partition, &single, answer_bytes)
+            answer = self._defer(partition, &single, answer_bytes, version)
         self._answers[self._count].error_at = write_answer(
             answer, version, <int32_t>ms_read_big_endian(frame + 8, 4), frame + single.topic,
             single.topic_size, single.partition, base_offset, -1,
@@ -158,12 +165,15 @@ cdef class FastProduce(FastHandler):
         return FAST_DEFERRED
 
     cdef uint8_t* _defer(
-            self, PartitionState partition, Single* single, int64_t answer_bytes) except NULL:
+            self, PartitionState partition, Single* single, int64_t answer_bytes,
+            int version) except NULL:
         """Where to write the answer to the batch that was prepared last: it has to wait."""
         cdef FastAck ack = FastAck.__new__(FastAck)
         ack.required_offset = partition.tail.next_offset()
         ack.deadline_ms = self._now() + max(single.timeout_ms, 0)
         ack.needs_all = True
+        ack.version = version
+        ack.explain = self.explain
         ack.place = partition.tail.place
         ack.deferred = self.deferred = Deferred()
         ack.answer = PyBytes_FromStringAndSize(NULL, answer_bytes)

@@ -39,6 +39,8 @@ cdef class LogTail:
     # and how far ahead of the time its timestamps.
     cdef public int64_t fast_size_max
     cdef public int64_t fast_future_max_ms
+    # Whether a compressed batch has sound records, for a memoryview of it.
+    cdef public object is_sound
 
     # What was prepared, and the state of the log as it was found.
     cdef SegmentState _segment
@@ -65,6 +67,7 @@ cdef class LogTail:
     cdef bint raise_watermark(self, int64_t offset) except -1
     cdef int _note_appended(self, int64_t end_offset, int64_t now_ms) noexcept
     cdef bint _begin(self, int64_t now_ms) except -1
+    cdef bint _has_sound_records(self, uint8_t* batch, int64_t size) except -1
     cdef bint _is_next(self, BatchFields* fields) except -1
     cdef int _reserve(self) except -1
     cdef int _note_batches(self, SegmentState segment, int count) except -1

@@ -8,8 +8,9 @@ fast path prepares clients' batches, which checks and numbers them, and appends 
 with one write. In between the log is not changed, so a write that fails leaves it as it was.
 """
 
-from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport PyBUF_READ, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.mem cimport PyMem_Free, PyMem_Realloc
+from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int64_t, uint8_t
 
 from millstream._accel.broker.client_batch cimport (
@@ -153,6 +154,8 @@ cdef class LogTail:
             return TAIL_BUSY if self._count else TAIL_DECLINED
         if fields.producer_id != NO_PRODUCER_ID and not self._is_next(&fields):
             return TAIL_DECLINED
+        if fields.is_compressed and not self._has_sound_records(batch, size):
+            return TAIL_DECLINED
         self._reserve()
         number(batch, base_offset, leader_epoch)
         self._parts[self._count].iov_base = batch
@@ -213,6 +216,10 @@ cdef class LogTail:
             producer is not None and not self.producers._verifying
             and producer.is_followed_by(fields)
         )
+
+    cdef bint _has_sound_records(self, uint8_t* batch, int64_t size) except -1:
+        """Ask about a compressed batch, whose records only Python can unpack."""
+        return self.is_sound(PyMemoryView_FromMemory(<char*>batch, size, PyBUF_READ))
 
     cdef int _reserve(self) except -1:
         """Make room for one more batch."""

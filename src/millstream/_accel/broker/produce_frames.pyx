@@ -10,14 +10,13 @@ read at or behind `end`, whatever the lengths in the frame say.
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
+from millstream._accel.codec.batch_header cimport ATTRIBUTES_AT, TRANSACTIONAL_BIT
 from millstream._accel.wire cimport MS_HEADER_SIZE, ms_read_big_endian, ms_write_big_endian
 
 cdef enum:
     LOG_START_SINCE = 5
     RECORD_ERRORS_SINCE = 8
     TOPIC_ID_SIZE = 16
-    ATTRIBUTES_AT = 21
-    TRANSACTIONAL_BIT = 0x10
 
 
 cdef bint is_batch(const uint8_t* p, int64_t start, int64_t stop) noexcept nogil:

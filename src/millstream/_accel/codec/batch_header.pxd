@@ -1,4 +1,4 @@
-"""The header of a batch in place, for readers of fetched bytes. See records/layout.py."""
+"""The header of a batch in place, for all who read or number batches. See records/layout.py."""
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
@@ -12,6 +12,8 @@ cdef enum:
     BASE_TIMESTAMP_AT = 27
     MAX_TIMESTAMP_AT = 35
     PRODUCER_ID_AT = 43
+    PRODUCER_EPOCH_AT = 51
+    BASE_SEQUENCE_AT = 53
     COUNT_AT = 57
     MAGIC = 2
     LENGTH_MIN = 49

@@ -7,6 +7,7 @@ or Arrow rows from it until it is empty. Checksums, control batches and aborted 
 dealt with here; decompression and the formats before v2 are the caller's functions.
 """
 
+cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t
@@ -34,6 +35,9 @@ cdef enum:
     RELEASE_GIL_SIZE = 64 * 1024
 
 
+# The collector must not clear it: that would drop the fetched bytes without releasing them. For the
+# same reason it holds the bytes themselves, and not a memoryview, which the collector may clear.
+@cython.no_gc_clear
 cdef class FetchedBatches:
     """The batches of one partition that one fetch brought, taken from front to back.
 
@@ -50,6 +54,8 @@ cdef class FetchedBatches:
     cdef readonly Py_ssize_t size
     cdef Py_buffer _view
     cdef bint _has_view
+    # The first of the fetched bytes, of which `_view` may have more.
+    cdef const uint8_t* _first
     cdef bint _check_crc
     cdef object _whole
     cdef object _decompress
@@ -103,18 +109,30 @@ cdef class FetchedBatches:
         self._key_deserializer = key_deserializer
         self._value_deserializer = value_deserializer
         self._aborted = aborted
-        PyObject_GetBuffer(data, &self._view, PyBUF_SIMPLE)
-        self._has_view = True
-        self.size = self._view.len
+        self._hold(data)
         self._find_end()
         self._start_from(position)
+
+    cdef int _hold(self, data) except -1:
+        """Find the bytes and keep what they belong to."""
+        cdef Py_buffer given
+        PyObject_GetBuffer(data, &given, PyBUF_SIMPLE)
+        try:
+            owner = data.obj if isinstance(data, memoryview) and data.obj is not None else data
+            PyObject_GetBuffer(owner, &self._view, PyBUF_SIMPLE)
+            self._has_view = True
+            self._first = <const uint8_t*>given.buf
+            self.size = given.len
+        finally:
+            PyBuffer_Release(&given)
+        return 0
 
     def __dealloc__(self):
         if self._has_view:
             PyBuffer_Release(&self._view)
 
     cdef inline const uint8_t* _bytes(self):
-        return <const uint8_t*>self._view.buf
+        return self._first
 
     cdef int _find_end(self) except -1:
         """Look at the headers only: where the whole batches end, in bytes and in offsets."""
@@ -161,6 +179,18 @@ cdef class FetchedBatches:
         return self.size > 0 and self._end == 0
 
     # ---- from batch to batch ----
+
+    def next_batch(self):
+        """The bytes of the batch whose records come next; empty if there is none."""
+        cdef Py_ssize_t end = self._at
+        if self._at < self._end:
+            end += batch_size(self._bytes() + self._at)
+        return bytes(self._slice(self._at, end))
+
+    def skip_batch(self):
+        """Go behind that batch as if all of it had been taken: it cannot be read."""
+        if self._at < self._end:
+            self._leave()
 
     cdef int _close(self) except -1:
         self._is_open = False
@@ -263,9 +293,10 @@ cdef class FetchedBatches:
         return 0
 
     cdef object _slice(self, Py_ssize_t start, Py_ssize_t stop):
+        cdef Py_ssize_t skipped = self._first - <const uint8_t*>self._view.buf
         if self._whole is None:
-            self._whole = memoryview(self._view.obj).cast("B")
-        return self._whole[start:stop]
+            self._whole = memoryview(<object>self._view.obj).cast("B")
+        return self._whole[skipped + start:skipped + stop]
 
     cdef int _point_to_owner(self) except -1:
         cdef Py_buffer view

@@ -15,13 +15,21 @@ from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 
+from millstream._accel.codec.records_check cimport (
+    MS_NAMED_MAX, ms_check_records, ms_records_check)
 from millstream._accel.wire cimport (
     ms_fault, ms_header, ms_read_header, ms_read_record, ms_record)
 
 from millstream._accel.codec import faults
 from millstream._accel.codec.batch_writer import BatchWriter
 
-__all__ = ["BatchWriter", "Record", "decode_records", "scan_records"]
+__all__ = [
+    "BatchWriter", "Record", "decode_records", "find_since", "inspect_records", "scan_records",
+]
+
+# Below this the work is done before another thread could make use of the GIL.
+cdef enum:
+    RELEASE_GIL_SIZE = 64 * 1024
 
 
 @cython.final
@@ -196,5 +204,94 @@ def scan_records(body, int64_t count):
     PyObject_GetBuffer(body, &view, PyBUF_SIMPLE)
     try:
         return scan_body(<const uint8_t*>view.buf, view.len, count)
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef list first_of(const int64_t* numbers, int64_t count):
+    cdef int64_t i
+    return [numbers[i] for i in range(min(count, MS_NAMED_MAX))]
+
+
+cdef tuple inspect_body(
+    const uint8_t* body, Py_ssize_t size, int64_t count, ms_records_check* check
+):
+    cdef const uint8_t* p
+    cdef ms_fault fault
+    check_count(count)
+    if size >= RELEASE_GIL_SIZE:
+        with nogil:
+            p = ms_check_records(body, body + size, count, check, &fault)
+    else:
+        p = ms_check_records(body, body + size, count, check, &fault)
+    if p is NULL:
+        raise_fault(&fault, check.faulty, body)
+    check_end(p, body, size, count)
+    return (
+        check.largest_timestamp, check.is_in_order,
+        check.keyless_count, first_of(check.keyless, check.keyless_count),
+        check.untimely_count, list(zip(
+            first_of(check.untimely, check.untimely_count),
+            first_of(check.untimely_at, check.untimely_count))))
+
+
+def inspect_records(
+    body, int64_t count, int64_t base_timestamp, int64_t oldest, int64_t newest
+):
+    """What a leader has to know of a client's records; CorruptMessage if one cannot be read.
+
+    (largest timestamp, whether offsets count from 0 without holes, how many records have no key,
+    the first of them, how many have a timestamp outside [oldest, newest] that is not -1, the first
+    of them with their timestamps). At most 100 are named of each kind.
+    """
+    cdef Py_buffer view
+    cdef ms_records_check check
+    check.base_timestamp, check.oldest, check.newest = base_timestamp, oldest, newest
+    PyObject_GetBuffer(body, &view, PyBUF_SIMPLE)
+    try:
+        return inspect_body(<const uint8_t*>view.buf, view.len, count, &check)
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef const uint8_t* seek_since(
+    const uint8_t* p, const uint8_t* end, int64_t count, int64_t base_timestamp,
+    int64_t timestamp, int64_t from_delta, ms_record* record, ms_fault* fault, int64_t* index
+) noexcept nogil:
+    """The byte after the record, which `index` tells; NULL if none is or one cannot be read."""
+    for index[0] in range(count):
+        p = ms_read_record(p, end, 0, base_timestamp, record, fault)
+        if p is NULL or (record.offset >= from_delta and record.timestamp >= timestamp):
+            return p
+    index[0] = count
+    return NULL
+
+
+def find_since(
+    body, int64_t count, int64_t base_timestamp, int64_t timestamp, int64_t from_delta
+):
+    """(offset delta, timestamp) of the first record from an offset delta on that is not earlier.
+
+    None if there is none.
+    """
+    cdef Py_buffer view
+    cdef ms_record record
+    cdef ms_fault fault
+    cdef const uint8_t* start
+    cdef const uint8_t* p
+    cdef int64_t index = 0
+    check_count(count)
+    PyObject_GetBuffer(body, &view, PyBUF_SIMPLE)
+    try:
+        start = <const uint8_t*>view.buf
+        with nogil:
+            p = seek_since(
+                start, start + view.len, count, base_timestamp, timestamp, from_delta, &record,
+                &fault, &index)
+        if p is not NULL:
+            return record.offset, record.timestamp
+        if index < count:
+            raise_fault(&fault, index, start)
+        return None
     finally:
         PyBuffer_Release(&view)

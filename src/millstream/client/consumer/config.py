@@ -6,6 +6,7 @@ test holds the two equal. Objects (deserializers, interceptors) are resolved by 
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -16,11 +17,13 @@ from millstream.config import ConfigType, Validator, any_value, at_least, key, o
 from millstream.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from millstream.client.consumer.membership.assignors import Assignor
     from millstream.client.consumer.starting_point import AtTime, BeforeNow
+    from millstream.errors import CorruptBatch
 
+_logger: Final = logging.getLogger(__name__)
 _MIB: Final = 1 << 20
 _LONG: Final = ConfigType.LONG
 
@@ -50,12 +53,19 @@ class ConsumerSettings(ClientSettings, total=False):
     max_partition_fetch_bytes: int
     prefetch_bytes: int
     check_crcs: bool
+    on_corrupt_batch: Literal["raise", "skip"] | Callable[[CorruptBatch], object]
     allow_auto_create_topics: bool
     exclude_internal_topics: bool
     client_rack: str
     key_deserializer: Any
     value_deserializer: Any
     interceptors: Sequence[Any]
+
+
+def _log_skipped(corrupt: CorruptBatch) -> None:
+    _logger.warning(
+        "skipped offsets %d to %d: %s", corrupt.offset, corrupt.next_offset - 1, corrupt
+    )
 
 
 def _is_reset(policy: str) -> bool:
@@ -192,6 +202,13 @@ class ConsumerConfig(ClientConfig):
     check_crcs: bool = key(
         "check.crcs", True, any_value(), "Check that batches are as they were written."
     )
+    on_corrupt_batch: str | Callable[[CorruptBatch], object] = object_setting(  # noqa: RUF009  # A field.
+        "millstream.on.corrupt.batch",
+        "raise",
+        "What becomes of a batch that cannot be read: `raise` an error and stand before it, `skip` "
+        "it with a line in the log, or a function that is given the `CorruptBatch`, which is "
+        "skipped when it returns. Ours.",
+    )
     allow_auto_create_topics: bool = key(
         "allow.auto.create.topics",
         True,
@@ -252,10 +269,23 @@ class ConsumerConfig(ClientConfig):
         """Classic members keep what they have while they rebalance if every assignor allows it."""
         return all(each.is_cooperative for each in self.assignors)
 
+    @property
+    def corrupt_batch_handler(self) -> Callable[[CorruptBatch], object] | None:
+        """What to call before a corrupt batch is skipped; None if it is to be raised."""
+        given = self.on_corrupt_batch
+        if callable(given):
+            return given
+        return _log_skipped if given == "skip" else None
+
     def __post_init__(self) -> None:
         # dataclass(slots=True) makes a second class, which super() without arguments misses.
         ClientConfig.__post_init__(self)
         _ = self.assignors  # It complains of those that do not exist.
+        if not callable(self.on_corrupt_batch) and self.on_corrupt_batch not in ("raise", "skip"):
+            raise InvalidArgument(
+                f"on_corrupt_batch is {self.on_corrupt_batch!r}; it can be 'raise', 'skip' or a "
+                "function of a CorruptBatch"
+            )
         if self.group_protocol == "consumer" and self.has_own_assignors:
             raise InvalidArgument(
                 "settings that do not go together: partition_assignment_strategy is for classic "

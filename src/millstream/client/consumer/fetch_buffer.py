@@ -9,11 +9,14 @@ while the buffer is full.
 from __future__ import annotations
 
 from collections import deque
+from copy import copy
 from typing import TYPE_CHECKING
 
 from millstream.client.consumer.completed_fetches import CompletedFetches, Failed, Placed
 from millstream.client.consumer.mailbox import Mailbox
 from millstream.client.consumer.starting_point import AtOffset
+from millstream.errors import CorruptBatch, CorruptMessage
+from millstream.records.batch import split_batches
 from millstream.types import INT64_MAX
 
 if TYPE_CHECKING:
@@ -28,13 +31,25 @@ if TYPE_CHECKING:
 class FetchBuffer(Mailbox):
     """The completed fetches of each partition, and events for the caller that polls."""
 
-    def __init__(self, byte_limit: int, on_room: Callable[[], None]) -> None:
-        """`on_room` is called on the application's thread: a fetcher that held back may go on."""
+    def __init__(
+        self,
+        byte_limit: int,
+        on_room: Callable[[], None],
+        on_corrupt: Callable[[CorruptBatch], object] | None = None,
+    ) -> None:
+        """`on_room` is called on the application's thread: a fetcher that held back may go on.
+
+        So is `on_corrupt`, for a batch that cannot be read and is then skipped; without it the
+        application gets the error.
+        """
+        self._on_corrupt = on_corrupt
         self._byte_limit = byte_limit
         super().__init__()
         self._on_room = on_room
         self._by_partition: dict[TopicPartition, CompletedFetches] = {}
         self._ready: deque[CompletedFetches] = deque()
+        # Those that stand before a corrupt batch, of which the application was told.
+        self._corrupt: dict[CompletedFetches, CorruptBatch] = {}
         self._touched: list[CompletedFetches] = []
         self._next_run = 1
         self._is_held = False
@@ -180,6 +195,12 @@ class FetchBuffer(Mailbox):
                 break
             try:
                 records = batches.take(count - len(taken))
+            except CorruptMessage as error:
+                if taken:
+                    self._put_back(fetches)
+                    break
+                self._pass_over(fetches, batches, error)
+                records = []
             except Exception:
                 self._put_back(fetches)
                 if taken:
@@ -212,6 +233,12 @@ class FetchBuffer(Mailbox):
             try:
                 end = INT64_MAX if ends is None else ends[fetches.partition]
                 rows = batches.take_arrow(builder, byte_limit, end)
+            except CorruptMessage as error:
+                if found is not None:
+                    self._put_back(fetches)
+                    break
+                self._pass_over(fetches, batches, error)
+                rows = 0
             except Exception:
                 self._put_back(fetches)
                 if found is not None:
@@ -242,6 +269,31 @@ class FetchBuffer(Mailbox):
                     return fetches, entry
             return None, None
 
+    def _pass_over(
+        self, fetches: CompletedFetches, batches: FetchedBatches, error: CorruptMessage
+    ) -> None:
+        """Skip a batch that cannot be read, or let the partition stand before it and raise."""
+        corrupt = _explained(batches, error)
+        if self._on_corrupt is None:
+            with self._lock:
+                self._corrupt[fetches] = corrupt
+            # A raised error refers to the caller's frames: none is kept.
+            raise copy(corrupt) from error
+        try:
+            self._on_corrupt(corrupt)
+        except BaseException:
+            self._put_back(fetches)
+            raise
+        batches.skip_batch()
+
+    def known_corrupt(self) -> CorruptBatch | None:
+        """A batch that cannot be read, of which the application was told, and has not moved on."""
+        with self._lock:
+            for fetches, corrupt in self._corrupt.items():
+                if not fetches.is_paused:
+                    return corrupt
+        return None
+
     def _put_back(self, fetches: CompletedFetches) -> None:
         with self._lock:
             self._queue(fetches, is_first=True)
@@ -270,7 +322,12 @@ class FetchBuffer(Mailbox):
             self._on_room()
 
     def _queue(self, fetches: CompletedFetches, *, is_first: bool = False) -> None:
-        if fetches.entries and not fetches.is_queued and not fetches.is_paused:
+        if (
+            fetches.entries
+            and not fetches.is_queued
+            and not fetches.is_paused
+            and fetches not in self._corrupt
+        ):
             fetches.is_queued = True
             if is_first:
                 self._ready.appendleft(fetches)
@@ -286,6 +343,7 @@ class FetchBuffer(Mailbox):
         return True
 
     def _clear(self, fetches: CompletedFetches) -> bool:
+        self._corrupt.pop(fetches, None)
         size = fetches.clear()
         return self._count_off(0 if fetches.is_paused else size)
 
@@ -348,3 +406,17 @@ class FetchBuffer(Mailbox):
         with self._lock:
             self._is_held = self.byte_count >= self._byte_limit
             return self._is_held
+
+
+def _explained(batches: FetchedBatches, error: CorruptMessage) -> CorruptBatch:
+    data = batches.next_batch()
+    next_offset = max((batch.next_offset for batch in split_batches(data)), default=-1)
+    return CorruptBatch(
+        f"{batches.topic}-{batches.partition}: the batch at offset {batches.position} cannot be "
+        f"read ({error}); seek to {next_offset} to go on behind it, or set on_corrupt_batch",
+        topic=batches.topic,
+        partition=batches.partition,
+        offset=batches.position,
+        next_offset=next_offset,
+        data=data,
+    )

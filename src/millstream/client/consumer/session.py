@@ -14,6 +14,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from copy import copy
 from functools import partial
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
@@ -71,6 +72,8 @@ T = TypeVar("T")
 Answer: TypeAlias = Callable[[Any], None]
 """Takes a result or a MillstreamError."""
 
+CORRUPT_PAUSE_S: Final = 1.0
+"""How long a poll waits for other records before it tells of the same corrupt batch again."""
 ARROW_BYTES: Final = 4 << 20
 """How much one `poll_arrow` gives, about."""
 
@@ -102,7 +105,9 @@ class ConsumerSession:
                 allow_auto_topic_creation=config.allow_auto_create_topics
             ),
         )
-        self.buffer = FetchBuffer(config.prefetch_bytes, self.runtime.wake)
+        self.buffer = FetchBuffer(
+            config.prefetch_bytes, self.runtime.wake, config.corrupt_batch_handler
+        )
         self._names = config.names
         self._core = ConsumerCore(
             config,
@@ -298,6 +303,10 @@ class ConsumerSession:
         """Hear what has happened, then take; again until something was there, or it is time."""
         if self.subscription is None and not self.buffer.is_assigned():
             raise InvalidArgument("nothing to poll: subscribe() to topics or assign() partitions")
+        corrupt = self.buffer.known_corrupt()
+        if corrupt is not None:
+            # The application was told before, so this is no reason to return at once.
+            timeout_s = CORRUPT_PAUSE_S if timeout_s is None else min(timeout_s, CORRUPT_PAUSE_S)
         deadline_ms = None if timeout_s is None else self._deadline_ms(timeout_s)
         self._enter_poll()
         try:
@@ -305,7 +314,11 @@ class ConsumerSession:
                 yield from self._hear()
                 taken = self._retrying(take)
                 wait_s = None if deadline_ms is None else self._left_s(deadline_ms)
-                if taken or (wait_s is not None and wait_s <= 0):
+                if taken:
+                    return taken
+                if wait_s is not None and wait_s <= 0:
+                    if corrupt is not None and corrupt is self.buffer.known_corrupt():
+                        raise copy(corrupt)
                     return taken
                 yield AwaitChange(self.buffer.has_something, wait_s)
         finally:

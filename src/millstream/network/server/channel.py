@@ -400,6 +400,14 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
         self._mute(Mute.THROTTLE)
         self._processor.wake_at(self, deadline_ms)
 
+    def hold(self) -> None:
+        """Handle no further request before `release`."""
+        self._mute(Mute.HELD)
+
+    def release(self) -> None:
+        """Go on with what came meanwhile."""
+        self._unmute(Mute.HELD)
+
     def drain(self) -> None:
         """Read no more, answer what was asked, then close."""
         self._stop_reading()

@@ -32,6 +32,8 @@ class Mute(IntFlag):
     """Nothing more will be read from it."""
     TURN = 32
     """It has sent many requests at once: those of others come first."""
+    HELD = 64
+    """A request of it is being inspected elsewhere; those behind it wait for their turn."""
 
 
 CLOSING: Final = Mute.CLOSING.value

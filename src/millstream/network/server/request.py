@@ -14,7 +14,7 @@ from millstream.network.endpoint import SecurityProtocol
 from millstream.network.server.connection_state import ConnectionState
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from millstream.protocol.api import ApiKey
     from millstream.protocol.notation import VersionRange
@@ -83,7 +83,7 @@ class RequestHandler(Protocol):
 class Connection:
     """What a handler may know of the connection a request came on, and ask of it.
 
-    `KafkaChannel` is the real one; it overrides the last three methods.
+    `KafkaChannel` is the real one; it overrides the last five methods.
     """
 
     __slots__ = (
@@ -138,6 +138,14 @@ class Connection:
 
     def mute_until(self, deadline_ms: int) -> None:
         """Read nothing more before a moment of the monotonic clock: how a quota throttles."""
+        raise NotImplementedError
+
+    def hold(self) -> None:
+        """Handle no further request of this connection before `release`."""
+        raise NotImplementedError
+
+    def release(self) -> None:
+        """Go on with the requests behind the one that made it hold."""
         raise NotImplementedError
 
     def close(self, reason: str) -> None:
@@ -220,6 +228,12 @@ class Request:
         `queued.max.request.bytes` until the request is answered.
         """
         self.is_retained = True
+
+    def hold(self) -> Callable[[], None]:
+        """Retain the bytes, and let requests behind this one wait until the result is called."""
+        self.retain()
+        self.connection.hold()
+        return self.connection.release
 
     def complete(self, response: Response | Outcome) -> None:
         """Answer a request for which the handler returned PENDING. On the loop's thread only.

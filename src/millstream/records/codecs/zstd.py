@@ -16,6 +16,8 @@ from millstream.records.codecs.faults import corrupt
 from millstream.records.codecs.framing import MAGIC_SIZE, decompress_frames
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from millstream.types import ReadableBuffer
 
 _MAGIC = 0xFD2FB528
@@ -27,9 +29,6 @@ _BLOCK_HEADER_SIZE = 3
 _LAST_BLOCK = 1
 _RUN, _COMPRESSED = 1, 2
 _BLOCK_SIZE_MAX = 128 * 1024
-_PIECE = 256
-"""Bytes of input that cannot give more than 8 MiB, however dense they are."""
-
 _KEPT_CONTEXTS = 8
 _KEPT_LEVEL_MAX = 9
 """Contexts of higher levels take many megabytes and are not worth keeping."""
@@ -102,14 +101,23 @@ def _decompress_frame(frame: memoryview, size_max: int, size_left: int) -> bytes
 def _decompress_by_pieces(
     decompressor: zstandard.ZstdDecompressor, content: memoryview, size_left: int
 ) -> bytes:
-    """Decompress what may be too much, and stop when it is."""
+    """Decompress what may be too much, and stop soon when it is."""
     stream = decompressor.decompressobj()
     parts: list[bytes] = []
-    position = 0
-    while position < len(content) and size_left >= 0:
-        parts.append(stream.decompress(content[position : position + _PIECE]))
+    position = pending = 0
+    first_block, _ = _walk_header(content, MAGIC_SIZE + 1, content[MAGIC_SIZE])
+    for block_end, size_max in _walk_blocks(content, first_block):
+        pending += size_max
+        # Small blocks go together: there may be very many.
+        if pending >= _BLOCK_SIZE_MAX:
+            parts.append(stream.decompress(content[position:block_end]))
+            size_left -= len(parts[-1])
+            position, pending = block_end, 0
+            if size_left < 0:
+                return b"".join(parts)
+    if position < len(content):
+        parts.append(stream.decompress(content[position:]))
         size_left -= len(parts[-1])
-        position += _PIECE
     if not stream.eof and size_left >= 0:
         raise corrupt("zstd", "the frame does not end where its blocks do")
     return b"".join(parts)
@@ -121,12 +129,10 @@ def _walk(view: memoryview, start: int, magic: int) -> tuple[int, int]:
         raise corrupt("zstd", f"no frame at byte {start}: the magic number is {magic:#010x}")
     descriptor = view[start + MAGIC_SIZE]
     position, claimed = _walk_header(view, start + MAGIC_SIZE + 1, descriptor)
-    size_max = header = 0
-    while not header & _LAST_BLOCK:
-        header = view[position] | view[position + 1] << 8 | view[position + 2] << 16
-        kind, length = header >> 1 & 3, header >> 3
-        size_max += _BLOCK_SIZE_MAX if kind == _COMPRESSED else min(length, _BLOCK_SIZE_MAX)
-        position += _BLOCK_HEADER_SIZE + (1 if kind == _RUN else length)
+    size_max = 0
+    for block_end, block_size_max in _walk_blocks(view, position):
+        position = block_end
+        size_max += block_size_max
     if descriptor & _CONTENT_CHECKSUM:
         position += _CHECKSUM_SIZE
     if claimed is None:
@@ -134,6 +140,16 @@ def _walk(view: memoryview, start: int, magic: int) -> tuple[int, int]:
     if claimed > size_max:
         raise corrupt("zstd", f"blocks for {size_max} bytes claim to hold {claimed}")
     return position, claimed
+
+
+def _walk_blocks(view: memoryview, position: int) -> Iterator[tuple[int, int]]:
+    """Where each block of a frame ends, and what it can hold at most."""
+    header = 0
+    while not header & _LAST_BLOCK:
+        header = view[position] | view[position + 1] << 8 | view[position + 2] << 16
+        kind, length = header >> 1 & 3, header >> 3
+        position += _BLOCK_HEADER_SIZE + (1 if kind == _RUN else length)
+        yield position, _BLOCK_SIZE_MAX if kind == _COMPRESSED else min(length, _BLOCK_SIZE_MAX)
 
 
 def _walk_header(view: memoryview, position: int, descriptor: int) -> tuple[int, int | None]:

@@ -155,6 +155,15 @@ class FetchedBatches:
 
     # ---- from batch to batch ----
 
+    def next_batch(self) -> bytes:
+        """The bytes of the batch whose records come next; empty if there is none."""
+        return b"" if self.is_empty else bytes(self._view_of(self._batches[self._next]))
+
+    def skip_batch(self) -> None:
+        """Go behind that batch as if all of it had been taken: it cannot be read."""
+        if not self.is_empty:
+            self._leave(self._batches[self._next])
+
     def _close(self) -> None:
         self._body: _Body | None = None
         self._records: Iterator[Record] = iter(())

@@ -1,14 +1,16 @@
 """The careful walk through encoded records: every field checked, in order, with words for faults.
 
-The cleaner needs the raw bytes of records and walks them with `scan_records`; `decode_records` is
-faster, and comes here only to learn what is wrong with a record it could not read.
+The cleaner needs the raw bytes of records and walks them with `scan_records`, a leader asks
+`inspect_records` before it takes a client's batch; `decode_records` is faster, and comes here only
+to learn what is wrong with a record it could not read.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from millstream.errors import CorruptMessage
+from millstream.records.layout import NO_TIMESTAMP
 from millstream.records.plain.varint import (
     BITS,
     INT32_BYTES,
@@ -17,9 +19,63 @@ from millstream.records.plain.varint import (
     VarintTooWide,
     read_varint,
 )
+from millstream.types import INT64_MAX, INT64_MIN
 
 if TYPE_CHECKING:
     from millstream.types import ReadableBuffer
+
+NAMED_MAX: Final = 100
+"""How many faulty records `inspect_records` names: a batch may have a million of them."""
+
+
+def inspect_records(
+    body: ReadableBuffer, count: int, base_timestamp: int, oldest: int, newest: int
+) -> tuple[int, bool, int, list[int], int, list[tuple[int, int]]]:
+    """What a leader has to know of a client's records; CorruptMessage if one cannot be read.
+
+    (largest timestamp, whether offsets count from 0 without holes, how many records have no key,
+    the first of them, how many have a timestamp outside [oldest, newest] that is not -1, the first
+    of them with their timestamps). At most 100 are named of each kind.
+    """
+    found = scan_records(body, count)
+    largest = INT64_MIN
+    keyless, untimely = [], []
+    for index, (_, delta, key, _, _, _) in enumerate(found):
+        timestamp = base_timestamp + delta
+        held = min(max(timestamp, INT64_MIN), INT64_MAX)
+        largest = max(largest, held)
+        if held != timestamp or not (oldest <= held <= newest or held == NO_TIMESTAMP):
+            untimely.append((index, held))
+        if key is None:
+            keyless.append(index)
+    is_in_order = all(index == delta for index, (delta, *_) in enumerate(found))
+    return (
+        largest,
+        is_in_order,
+        len(keyless),
+        keyless[:NAMED_MAX],
+        len(untimely),
+        untimely[:NAMED_MAX],
+    )
+
+
+def find_since(
+    body: ReadableBuffer, count: int, base_timestamp: int, timestamp: int, from_delta: int
+) -> tuple[int, int] | None:
+    """(offset delta, timestamp) of the first record from an offset delta on that is not earlier.
+
+    None if there is none.
+    """
+    data = checked_bytes(body, count)
+    position = 0
+    for index in range(count):
+        offset_delta, delta, _, _, start, position = walk_record(data, index, position)
+        found = base_timestamp + delta
+        if not INT64_MIN <= found <= INT64_MAX:
+            raise corrupt_record(index, start, "the timestamp does not fit 64 bits")
+        if offset_delta >= from_delta and found >= timestamp:
+            return offset_delta, found
+    return None
 
 
 def scan_records(

@@ -24,7 +24,8 @@ from millstream.errors import (
 )
 from millstream.network.log_limiter import LogLimiter
 from millstream.network.server.request import CLOSE, NO_RESPONSE, PENDING
-from millstream.protocol.frame import encode_response
+from millstream.protocol.api import ApiKey
+from millstream.protocol.frame import SIZE_BYTES, decode_response, encode_response
 from millstream.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -42,12 +43,12 @@ from millstream.server.bodies import read_body
 from millstream.server.leaders import STALE_LEADER_CODES, find_leader
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from millstream.clock import Clock
     from millstream.metadata.cache import KRaftMetadataCache
-    from millstream.network.server.request import Outcome, Request, Response
-    from millstream.replica.append_service import AppendEntry
+    from millstream.network.server.request import Connection, Outcome, Request, Response
+    from millstream.replica.append_service import ClientEntry
     from millstream.replica.replica_manager import ReplicaManager
     from millstream.server.leaders import KnownLeader
     from millstream.types import ReadableBuffer, Uuid
@@ -83,6 +84,8 @@ class ProduceHandler:
         self._append = replicas.append
         self._metadata = metadata
         self._log = LogLimiter(clock, _logger)
+        if replicas.fast_path is not None:
+            replicas.fast_path.explain = self.explain
 
     def handle(self, request: Request) -> Response | Outcome:
         """Append, and answer as `acks` asks."""
@@ -91,7 +94,7 @@ class ProduceHandler:
             raise DecodeError("Produce before version 3 is not served", version=version)
         message = read_body(ProduceRequest, request)
         topics = _topics(message, version)
-        entries: list[AppendEntry] = [
+        entries: list[ClientEntry] = [
             (topic, part.index, part.records)
             for (topic, _), each in zip(topics, message.topic_data, strict=True)
             for part in each.partition_data
@@ -106,6 +109,7 @@ class ProduceHandler:
             message.timeout_ms,
             lambda late: request.complete(self._answer(request, message.acks, topics, late)),
             allows_internal=request.client_id == _ADMIN_CLIENT_ID,
+            hold=request.hold,
             transactional_id=message.transactional_id,
             adds_partitions=version >= _ADDS_TO_TRANSACTION_SINCE,
         )
@@ -144,7 +148,41 @@ class ProduceHandler:
                 client_id=request.client_id,
             )
             return CLOSE
-        version = request.api_version
+        for (topic, index), result in zip(_flat(topics), results, strict=False):
+            if isinstance(result.error, _BAD_RECORDS):
+                self._note_bad_records(request, topic, index, result.error)
+        return self._encode(
+            topics, results, request.api_version, request.correlation_id, request.connection
+        )
+
+    def explain(
+        self, answer: bytes, version: int, error: ApiError, connection: Connection
+    ) -> bytes:
+        """An answer that the fast path had ready, with an error that was found since."""
+        correlation_id, response = decode_response(answer[SIZE_BYTES:], ApiKey.PRODUCE, version)
+        assert isinstance(response, ProduceResponse)
+        topics = [
+            (
+                each.topic_id if version >= _TOPIC_IDS_SINCE else each.name,
+                [part.index for part in each.partition_responses],
+            )
+            for each in response.responses
+        ]
+        results = [
+            AppendResult(error, log_start_offset=part.log_start_offset)
+            for each in response.responses
+            for part in each.partition_responses
+        ]
+        return self._encode(topics, results, version, correlation_id, connection)
+
+    def _encode(
+        self,
+        topics: Sequence[tuple[str | Uuid, list[int]]],
+        results: Sequence[AppendResult],
+        version: int,
+        correlation_id: int,
+        connection: Connection,
+    ) -> bytes:
         response = ProduceResponse()
         leaders: dict[int, KnownLeader] = {}
         in_order = iter(results)
@@ -156,14 +194,10 @@ class ProduceHandler:
                 answered.topic_id = topic
             response.responses.append(answered)
             for index, result in zip(indexes, in_order, strict=False):
-                if isinstance(result.error, _BAD_RECORDS):
-                    self._note_bad_records(request, topic, index, result.error)
                 partition = _partition(index, result)
                 answered.partition_responses.append(partition)
                 if partition.error_code in STALE_LEADER_CODES and version >= _LEADERS_SINCE:
-                    leader = find_leader(
-                        self._metadata, topic, index, request.connection.listener_name
-                    )
+                    leader = find_leader(self._metadata, topic, index, connection.listener_name)
                     if leader is not None:
                         leaders[leader.leader_id] = leader
                         partition.current_leader = LeaderIdAndEpoch(
@@ -173,7 +207,7 @@ class ProduceHandler:
             NodeEndpoint(node_id=each.leader_id, host=each.host, port=each.port, rack=each.rack)
             for each in leaders.values()
         ]
-        return encode_response(response, version, request.correlation_id)
+        return encode_response(response, version, correlation_id)
 
     def _note_bad_records(
         self, request: Request, topic: str | Uuid, index: int, error: ApiError
@@ -195,6 +229,10 @@ class ProduceHandler:
         )
 
 
+def _flat(topics: Sequence[tuple[str | Uuid, list[int]]]) -> Iterator[tuple[str | Uuid, int]]:
+    return ((topic, index) for topic, indexes in topics for index in indexes)
+
+
 def _topics(message: ProduceRequest, version: int) -> list[tuple[str | Uuid, list[int]]]:
     """Topics as the version names them, with their partitions."""
     return [
@@ -207,7 +245,7 @@ def _topics(message: ProduceRequest, version: int) -> list[tuple[str | Uuid, lis
 
 
 def _refusal(
-    message: ProduceRequest, version: int, entries: Sequence[AppendEntry]
+    message: ProduceRequest, version: int, entries: Sequence[ClientEntry]
 ) -> ApiError | None:
     """Why nothing of a request can be appended."""
     if message.transactional_id is None and has_transactional_records(entries):

@@ -1,4 +1,4 @@
-"""The settings of a topic's log: Kafka's names, defaults and limits, and one of our own.
+"""The settings of a topic's log: Kafka's names, defaults and limits, and two of our own.
 
 Every `UnifiedLog` has a `LogConfig`. The broker's `log.*` keys that only give a topic its defaults
 are the synonyms of its fields; the broker's other settings are in `broker_config`. Values are
@@ -208,6 +208,15 @@ class LogConfig:
         kind=LONG,
         unit="ms",
         synonyms=("log.cleaner.max.compaction.lag.ms",),
+    )
+    max_decompressed_bytes: int = key(
+        "millstream.max.decompressed.bytes",
+        64 * 1024 * 1024,
+        at_least(1),
+        "How many bytes the records of a compressed batch may unpack to. The broker unpacks every "
+        "batch of a producer once, to refuse what no consumer could read.",
+        unit="bytes",
+        synonyms=("millstream.max.decompressed.bytes",),
     )
     max_message_bytes: int = key(
         "max.message.bytes",

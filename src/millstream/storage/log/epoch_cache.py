@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from millstream.errors import InvalidArgument, KafkaStorageError
-from millstream.storage.checkpoint import LEADER_EPOCH_FILE, read_epochs, write_epochs
+from millstream.storage.checkpoint import LEADER_EPOCH_FILE, read_numbers, write_numbers
 from millstream.storage.log.log_state import EpochState
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class LeaderEpochCache(EpochState):
     def load(cls, filesystem: FileSystem, directory: str) -> LeaderEpochCache:
         """Read the checkpoint; a table that does not increase is an error."""
         cache = cls(filesystem, directory)
-        for entry in read_epochs(filesystem, cache._path):
+        for entry in read_numbers(filesystem, cache._path, columns=2):
             latest = cache.latest
             if latest is not None and (entry[0] <= latest.epoch or entry[1] <= latest.start_offset):
                 raise KafkaStorageError(
@@ -169,7 +169,7 @@ class LeaderEpochCache(EpochState):
 
     def flush(self) -> None:
         """Write the checkpoint."""
-        write_epochs(self._filesystem, self._path, self._entries)
+        write_numbers(self._filesystem, self._path, self._entries)
         self.is_dirty = self._is_needed = False
 
     def flush_if_needed(self) -> None:

@@ -20,6 +20,7 @@ from millstream.storage.file_names import (
     CLEANED,
     DELETED,
     LOG,
+    OFFSET_INDEX,
     SNAPSHOT,
     SWAP,
     parse_segment_file_name,
@@ -43,12 +44,15 @@ class _Found(NamedTuple):
     status: FileStatus
 
 
-def settle_leftovers(filesystem: FileSystem, directory: str, config: LogConfig) -> list[FileStatus]:
+def settle_leftovers(
+    filesystem: FileSystem, directory: str, config: LogConfig, *, was_clean: bool
+) -> list[FileStatus]:
     """Leave only whole segments, their indexes and snapshots in a log's directory; what is left.
 
-    A directory without leftovers, the ordinary case, costs one scan.
+    After a clean stop an index without its log is no leftover: a segment is missing. A directory
+    without leftovers, the ordinary case, costs one scan.
     """
-    cleanup = _Cleanup(filesystem, directory)
+    cleanup = _Cleanup(filesystem, directory, was_clean=was_clean)
     found = []
     entries = filesystem.scan(directory)
     for status in entries:
@@ -131,7 +135,8 @@ def _examine(cleanup: _Cleanup, config: LogConfig, log: _Found) -> tuple[int, bo
 class _Cleanup:
     """Removals and renames in one directory, made durable together."""
 
-    def __init__(self, filesystem: FileSystem, directory: str) -> None:
+    def __init__(self, filesystem: FileSystem, directory: str, *, was_clean: bool) -> None:
+        self._was_clean = was_clean
         self.filesystem = filesystem
         self.directory = directory
         self._has_changed = False
@@ -156,6 +161,13 @@ class _Cleanup:
         logs = {name.base_offset for name in names if name.extension == LOG}
         for name in names:
             if name.extension not in (LOG, SNAPSHOT) and name.base_offset not in logs:
+                if self._was_clean and name.extension == OFFSET_INDEX:
+                    _logger.error(
+                        "%s: the segment at %d is missing, though the log was closed in order; its "
+                        "records are lost unless another replica or a backup has them",
+                        self.directory,
+                        name.base_offset,
+                    )
                 self.remove(segment_file_name(name.base_offset, name.extension))
 
     def finish(self) -> bool:

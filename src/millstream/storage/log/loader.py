@@ -15,13 +15,17 @@ from typing import TYPE_CHECKING
 
 from millstream.errors import CorruptMessage
 from millstream.records.batch import RecordBatch
+from millstream.storage.checkpoint import ABORTED_FILE
 from millstream.storage.faults import storage_errors
 from millstream.storage.file_names import (
     LOG,
     SNAPSHOT,
+    TIME_INDEX,
     TRANSACTION_INDEX,
     parse_segment_file_name,
 )
+from millstream.storage.log.aborted_checkpoint import find_damaged, write_aborted
+from millstream.storage.log.batch_scan import scan_good_batches
 from millstream.storage.log.epoch_cache import LeaderEpochCache
 from millstream.storage.log.leftovers import settle_leftovers
 from millstream.storage.log.producer_replay import replay_batch, replay_producers
@@ -95,11 +99,14 @@ class _LogLoader:
         self._are_names_changed = False
         self._is_cut = False
         self._recovered: list[LogSegment] = []
+        self._reindexed: list[LogSegment] = []
 
     def load(self) -> LoadedLog:
         request = self._request
         self._filesystem.make_directory(self._directory)
-        entries = settle_leftovers(self._filesystem, self._directory, request.config)
+        entries = settle_leftovers(
+            self._filesystem, self._directory, request.config, was_clean=request.is_clean
+        )
         names = [
             (name, status)
             for status in entries
@@ -117,8 +124,14 @@ class _LogLoader:
         first_base = self._segments.first.base_offset if len(self._segments) else 0
         self._log_start = max(request.log_start_offset, first_base)
         end_offset = self._load_clean() if request.is_clean else self._recover()
+        if request.is_clean:
+            self._tell_missing(names, end_offset)
         if end_offset < self._log_start:
             end_offset = self._begin_anew()
+        self._mend_transaction_indexes(
+            {name.base_offset for name, _ in names if name.extension == TRANSACTION_INDEX},
+            has_table=any(status.name == ABORTED_FILE for status in entries),
+        )
         self._settle_epochs(end_offset)
         self._settle_producers(end_offset)
         self._sync_recovered()
@@ -166,12 +179,38 @@ class _LogLoader:
             )
             return self._recover()
 
+    def _tell_missing(
+        self, names: Iterable[tuple[SegmentFileName, FileStatus]], end_offset: int
+    ) -> None:
+        """Say which records were there when the log was closed and are not now."""
+        indexed = {
+            name.base_offset
+            for name, status in names
+            if name.extension == TIME_INDEX and status.size
+        }
+        for segment in self._segments:
+            if not segment.size and segment.base_offset in indexed:
+                _logger.error(
+                    "%s: the segment at %d is empty, though its index is not; its records are lost "
+                    "unless another replica or a backup has them",
+                    self._directory,
+                    segment.base_offset,
+                )
+        if end_offset < self._request.recovery_point:
+            _logger.error(
+                "%s ends at offset %d, it was closed at %d: what is missing is lost unless another "
+                "replica or a backup has it",
+                self._directory,
+                end_offset,
+                self._request.recovery_point,
+            )
+
     def _aborted_base_offsets(self, names: Iterable[SegmentFileName]) -> list[int]:
-        """The segments that had a transaction index, or got one by recovery."""
+        """The segments that had a transaction index, or got one now."""
         found = {name.base_offset for name in names if name.extension == TRANSACTION_INDEX}
         found.update(
             segment.base_offset
-            for segment in self._recovered
+            for segment in (*self._recovered, *self._reindexed)
             if segment.indexes.transactions.entries()
         )
         return sorted(found)
@@ -289,6 +328,42 @@ class _LogLoader:
         return self._log_start
 
     # What belongs to the segments.
+
+    def _mend_transaction_indexes(self, indexed: set[int], *, has_table: bool) -> None:
+        """Rebuild those that are not what they were, in segments that were not recovered."""
+        if not indexed and not has_table:
+            return
+        unverified = [each for each in self._segments if each not in self._recovered]
+        damaged = find_damaged(self._filesystem, self._directory, unverified, indexed)
+        for segment, problem in damaged:
+            _logger.warning(
+                "rebuilding the index of aborted transactions of the segment at %d: %s",
+                segment.base_offset,
+                problem,
+            )
+            self._rebuild_transaction_index(segment)
+        if damaged:
+            self._reindexed = [segment for segment, _ in damaged]
+            write_aborted(self._filesystem, self._directory, self._segments)
+            self._are_names_changed = True
+
+    def _rebuild_transaction_index(self, segment: LogSegment) -> None:
+        replay_producers(
+            self._producers,
+            self._segments,
+            max(self._log_start, self._segments.first.base_offset),
+            segment.base_offset,
+            self._request.now_ms,
+        )
+        index = segment.indexes.transactions
+        index.clear()
+        for _, batch in scan_good_batches(
+            segment.open_file(), segment.size, segment.base_offset, is_verifying=False
+        ):
+            if isinstance(batch, RecordBatch):
+                replay_batch(self._producers, batch, segment)
+        index.sync()
+        segment.release()
 
     def _settle_epochs(self, end_offset: int) -> None:
         """No epoch outside the log; on disk only if that changes something."""

@@ -15,6 +15,7 @@ from millstream.storage.filesystem import directory_of
 from millstream.storage.log.log_results import OffsetMetadata
 from millstream.storage.log.log_tail import LogTail, fast_limits
 from millstream.storage.log.segment import LogSegment
+from millstream.storage.log.validator import is_sound_compressed
 from millstream.storage.log.watermark_wakeup import WatermarkWakeup
 from millstream.types import INT64_MAX
 
@@ -291,6 +292,7 @@ class LocalLog:
 
     def _open_fast_path(self) -> None:
         self.tail.fast_size_max, self.tail.fast_future_max_ms = fast_limits(self.config)
+        self.tail.is_sound = is_sound_compressed
 
     def move_to(self, directory: str) -> None:
         """Give the directory another name."""

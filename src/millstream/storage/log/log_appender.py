@@ -19,7 +19,7 @@ from millstream.storage.log.log_state import RELATIVE_OFFSET_MAX
 from millstream.storage.log.producer_entry import AppendOrigin, CompletedTransaction
 from millstream.storage.log.producer_replay import replay_batch
 from millstream.storage.log.transaction_index import AbortedTransaction
-from millstream.storage.log.validator import LogValidator, check_replicated
+from millstream.storage.log.validator import Inspected, LogValidator, check_replicated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 class LogAppender:
     """Everything that makes a log longer."""
 
-    __slots__ = ("_epochs", "_is_stamping", "_local", "_producers", "_reader", "_validator")
+    __slots__ = ("_epochs", "_is_stamping", "_local", "_producers", "_reader", "validator")
 
     def __init__(
         self,
@@ -56,21 +56,25 @@ class LogAppender:
 
     def update_config(self, config: LogConfig) -> None:
         """Take new settings, from the next append on."""
-        self._validator = LogValidator(config)
+        self.validator = LogValidator(config)
         self._is_stamping = config.message_timestamp_type == "LogAppendTime"
 
     def append_as_leader(
         self,
-        records: ReadableBuffer,
+        records: ReadableBuffer | Inspected,
         leader_epoch: int,
         now_ms: int,
         origin: AppendOrigin,
         guard: VerificationGuard | None,
         transaction_version: int,
     ) -> AppendInfo:
-        """Check, number and write records."""
+        """Check records that nobody has inspected yet, number them and write them."""
         local = self._local
-        batches = self._validator.admit(records, local.log_end_offset, leader_epoch, now_ms, origin)
+        if not isinstance(records, Inspected):
+            records = self.validator.inspect(records, now_ms, origin)
+        elif records.validator is not self.validator:
+            records = self.validator.inspect(records.records, now_ms, origin)
+        batches = records.number(local.log_end_offset, leader_epoch)
         for batch in batches:
             if batch.producer_id != NO_PRODUCER_ID:
                 duplicate = self._check_producer(batch, origin, guard, transaction_version)
@@ -88,7 +92,7 @@ class LogAppender:
             local.log_end_offset - 1,
             max([batch.max_timestamp for batch in batches]),
             now_ms if self._is_stamping else NO_TIMESTAMP,
-            len(records),
+            len(records.records),
             is_duplicate=False,
             wants_flush=local.segments.active is not active or local.wants_flush(now_ms),
         )
@@ -138,7 +142,11 @@ class LogAppender:
             snapshot_offset = producers.take_snapshot(sync=False)
             if snapshot_offset is not None:
                 local.sync_with_next_flush(producers.snapshots.path(snapshot_offset))
-        return local.roll(base_offset, now_ms)
+        closed = local.segments.active
+        created = local.roll(base_offset, now_ms)
+        if closed.indexes.transactions.entries():
+            self._reader.write_aborted()
+        return created
 
     def _append_batch(self, batch: RecordBatch, now_ms: int) -> None:
         segment = self._segment_for(batch.size, batch, batch, now_ms)

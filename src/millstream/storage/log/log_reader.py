@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from millstream.errors import InvalidArgument
 from millstream.storage.filesystem import FileSlice
+from millstream.storage.log.aborted_checkpoint import write_aborted
 from millstream.storage.log.batch_finder import find_place
 from millstream.storage.log.epoch_cache import UNDEFINED_EPOCH
 from millstream.storage.log.log_results import (
@@ -135,6 +136,12 @@ class LogReader:
         if self._aborted_bases[position : position + 1] != [base_offset]:
             insort(self._aborted_bases, base_offset)
         self._local.tail.has_aborted = True
+
+    def write_aborted(self) -> None:
+        """Write down what the indexes of aborted transactions contain."""
+        local = self._local
+        found = (local.segments.get(base_offset) for base_offset in self._aborted_bases)
+        write_aborted(local.filesystem, local.directory, [each for each in found if each])
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """The aborted transactions with records in [start_offset, end_offset)."""

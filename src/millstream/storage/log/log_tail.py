@@ -15,7 +15,7 @@ from millstream import _accel
 from millstream.types import INT64_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from millstream.storage.log.config import LogConfig
     from millstream.storage.log.epoch_cache import LeaderEpochCache
@@ -67,6 +67,7 @@ class LogTail:
         "has_aborted",
         "high_watermark",
         "is_closed",
+        "is_sound",
         "log_end_offset",
         "log_start_offset",
         "producers",
@@ -98,6 +99,8 @@ class LogTail:
         self.has_aborted = False
         """Whether a transaction was aborted in any segment."""
         self.fast_size_max = self.fast_future_max_ms = 0
+        self.is_sound: Callable[[memoryview], bool] | None = None
+        """What the fast path asks about the records of a compressed batch."""
 
     @property
     def last_stable_offset(self) -> int:

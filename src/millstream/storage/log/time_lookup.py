@@ -32,9 +32,9 @@ def find_by_timestamp(segment: LogSegment, timestamp: int, from_offset: int) -> 
     for head in segment.heads(first.position):
         if head.max_timestamp >= timestamp:
             batch = read_batch(segment.open_file(), head)
-            for record in batch.records(from_offset):
-                if record.timestamp >= timestamp:
-                    return TimedRecord(record.timestamp, record.offset, batch.leader_epoch)
+            found = batch.find_since(timestamp, from_offset)
+            if found is not None:
+                return TimedRecord(found[1], found[0], batch.leader_epoch)
     return None
 
 

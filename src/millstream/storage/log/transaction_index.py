@@ -11,6 +11,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from millstream.errors import InvalidArgument, KafkaStorageError
+from millstream.records.kernel import crc32c
 
 if TYPE_CHECKING:
     from millstream.storage.filesystem import FileSystem
@@ -51,6 +52,11 @@ class TransactionIndex:
         if self._entries is None:
             self._entries = self._load()
         return self._entries
+
+    def fingerprint(self) -> tuple[int, int]:
+        """How many entries there are, and their checksum."""
+        entries = self.entries()
+        return len(entries), crc32c(b"".join(_ENTRY.pack(_VERSION, *each) for each in entries))
 
     def append(self, transaction: AbortedTransaction) -> None:
         """Add a transaction; the first one makes the file."""
@@ -118,7 +124,8 @@ class TransactionIndex:
             entry = AbortedTransaction(*fields)
             if version > _VERSION:
                 raise self._corrupt(f"version {version} is not known")
-            if entry.last_offset < self._base_offset or entry.first_offset > entry.last_offset:
+            # A transaction has a record at least before its marker.
+            if entry.last_offset < self._base_offset or entry.first_offset >= entry.last_offset:
                 raise self._corrupt(f"{entry} cannot be in the segment at {self._base_offset}")
             entries.append(entry)
         return entries

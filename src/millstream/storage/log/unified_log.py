@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from millstream.storage.log.segments import LogSegments
     from millstream.storage.log.time_lookup import TimedRecord
     from millstream.storage.log.transaction_index import AbortedTransaction
+    from millstream.storage.log.validator import Inspected, LogValidator
     from millstream.storage.log.verification import VerificationGuard
     from millstream.storage.manager.flusher import FlushJob
     from millstream.types import ReadableBuffer
@@ -148,9 +149,14 @@ class UnifiedLog:
 
     # Appending.
 
+    @property
+    def validator(self) -> LogValidator:
+        """What the topic's settings demand of a client's batch now."""
+        return self._appender.validator
+
     def append_as_leader(
         self,
-        records: ReadableBuffer,
+        records: ReadableBuffer | Inspected,
         leader_epoch: int,
         now_ms: int,
         *,
@@ -304,6 +310,8 @@ class UnifiedLog:
             swap_segments(self._local, cleaned, replaced)
         if cleaned.indexes.transactions.entries():
             self._reader.note_aborted(cleaned.base_offset)
+        with storage_errors(self.directory, "noting aborted transactions"):
+            self._reader.write_aborted()
         self._reader.forget_positions()
 
     def remove_expired_producers(self, now_ms: int) -> int:
@@ -415,6 +423,7 @@ class UnifiedLog:
                 self._local.release()
             else:
                 self.producers.take_snapshot()
+                self._reader.write_aborted()
                 self._local.close()
         self.tail.is_closed = True
 

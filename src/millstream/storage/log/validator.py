@@ -4,12 +4,9 @@
 with LogAppendTime, its timestamp, in the caller's own buffer where that is writable; it never
 touches a file and never knows what other batches there are.
 
-An ordinary batch is not decoded: size, header, checksum, counts and the header's timestamps are
-checked, the records stay opaque. That is safe, because whatever a producer may have written inside
-carries its own checksum, and everybody who decodes records does so with a decoder that bounds every
-length; a producer can spoil its own records, as it can by writing nonsense into them. The records
-are looked into where the topic's settings depend on them (keys of a compacted topic, another codec
-than the producer's, a limit on old timestamps) and where the header's timestamps are doubtful.
+A leader reads every record of a batch, decompressed where it has to be: what it has taken can be
+read by every consumer. Sizes and lengths are bounded, and so is what a batch may unpack to; how
+much of that may happen at once is the caller's to say (`unpack_max`), because unpacking takes time.
 docs/internals/storage.md has the table; error codes are Kafka's, in the order in which it finds
 fault (`tests/interop/test_produce_errors.py`).
 """
@@ -17,18 +14,19 @@ fault (`tests/interop/test_produce_errors.py`).
 from __future__ import annotations
 
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from millstream.errors import (
     CorruptMessage,
+    DecompressedTooLarge,
     InvalidRecord,
     InvalidTimestamp,
     MessageTooLarge,
     RecordListTooLarge,
 )
 from millstream.records.batch import RecordBatch, split_batches
-from millstream.records.compression import DECOMPRESSED_SIZE_MAX, Compression, compress
-from millstream.records.kernel import BatchWriter, scan_records
+from millstream.records.compression import Compression, compress
+from millstream.records.kernel import BatchWriter, inspect_records
 from millstream.records.layout import (
     ATTRIBUTES_AT,
     CODEC_MASK,
@@ -41,12 +39,11 @@ from millstream.records.layout import (
     MAGIC,
     MAGIC_AT,
     NO_PRODUCER_ID,
-    NO_TIMESTAMP,
     TimestampType,
 )
 from millstream.records.legacy import LegacyBatch
 from millstream.storage.log.producer_entry import AppendOrigin
-from millstream.types import INT64_MAX
+from millstream.types import INT64_MAX, INT64_MIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,35 +56,63 @@ _INT16 = Struct(">h")
 _CODEC_MAX: Final = max(Compression)
 _LENGTH_MIN_EVER: Final = min(LegacyBatch.LENGTH_MIN)
 _NOT_FOR_CLIENTS: Final = CONTROL_BIT | DELETE_HORIZON_BIT
-_RECORD_ERRORS_MAX: Final = 100
-"""How many faulty records one answer names: a batch may have a million of them."""
+
+INLINE_UNPACK_MAX: Final = 256 * 1024
+"""How many bytes of records may be unpacked for a request while everybody else waits."""
+
+
+class TooMuchToUnpack(Exception):
+    """The records unpack to more bytes than the caller wants to wait for."""
+
+
+class Inspected(NamedTuple):
+    """Batches that a leader may append, once they have their offsets."""
+
+    validator: LogValidator
+    """Whose demands they meet."""
+    records: ReadableBuffer
+    """The bytes they came in."""
+    batches: list[RecordBatch]
+    unpacked_bytes: int
+    """How much was decompressed or compressed again."""
+
+    def number(self, base_offset: int, leader_epoch: int) -> list[RecordBatch]:
+        """Give the batches their place in a log."""
+        for batch in self.batches:
+            batch.patch(base_offset, leader_epoch)
+            base_offset = batch.next_offset
+        return self.batches
 
 
 class LogValidator:
     """The demands of one topic's settings; a change of settings makes a new one."""
 
-    __slots__ = ("_codec", "_config", "_is_stamping", "_looks_inside")
+    __slots__ = ("_codec", "_config", "_is_stamping")
 
     def __init__(self, config: LogConfig) -> None:
         self._config = config
         self._codec = _own_codec(config)
         self._is_stamping = config.message_timestamp_type == "LogAppendTime"
-        self._looks_inside = config.is_compacted or (
-            not self._is_stamping and config.message_timestamp_before_max_ms != INT64_MAX
-        )
 
-    def admit(
+    def takes_work(self, records: ReadableBuffer) -> bool:
+        """Whether a batch has to be decompressed or compressed, by a look at its header."""
+        if len(records) < HEADER_SIZE:
+            return False
+        codec = records[ATTRIBUTES_AT + 1] & CODEC_MASK
+        return codec != Compression.NONE or bool(self._codec)
+
+    def inspect(
         self,
         records: ReadableBuffer,
-        base_offset: int,
-        leader_epoch: int,
         now_ms: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
-    ) -> list[RecordBatch]:
-        """Check what a leader is to append and number it from `base_offset` on.
+        unpack_max: int = INT64_MAX,
+    ) -> Inspected:
+        """Check what a leader is to append; it is safe to do so on any thread.
 
-        The batches are patched in the caller's buffer; where it is read-only or a batch has to be
-        written anew they are elsewhere. A client sends exactly one. Raises what the client gets.
+        The batches are those of the caller's buffer; where it is read-only or a batch has to be
+        written anew they are elsewhere. A client sends exactly one. Raises what the client gets,
+        and `TooMuchToUnpack` where that takes more than `unpack_max` bytes.
         """
         batches = list(_parse(records, origin))
         for batch in batches:
@@ -97,13 +122,16 @@ class LogValidator:
                 f"{len(records)} bytes in one append, the topic's segment.bytes "
                 f"is {self._config.segment_size_max}"
             )
-        admitted = []
-        for batch in batches:
-            accepted = self._accept(batch, now_ms, origin)
-            accepted.patch(base_offset, leader_epoch)
-            base_offset = accepted.next_offset
-            admitted.append(accepted)
-        return admitted
+        unpacked_bytes = 0
+        for place, batch in enumerate(batches):
+            if origin is AppendOrigin.CLIENT:
+                self._check_client(batch)
+            if not batch.is_control:
+                body = self._unpack(batch, unpack_max - unpacked_bytes)
+                unpacked_bytes += len(body) if self.takes_work(batch.view) else 0
+                batch = self._inspect_records(batch, body, now_ms)
+            batches[place] = self._stamped(batch, now_ms)
+        return Inspected(self, records, batches, unpacked_bytes)
 
     def _check_envelope(self, batch: RecordBatch, origin: AppendOrigin) -> None:
         """In the order in which Kafka finds fault with a batch."""
@@ -113,18 +141,13 @@ class LogValidator:
             raise self._too_large(batch.size)
         batch.check_crc()
 
-    def _accept(self, batch: RecordBatch, now_ms: int, origin: AppendOrigin) -> RecordBatch:
-        if origin is AppendOrigin.CLIENT:
-            _check_client_header(batch)
-            if self._is_stamping and batch.attributes & LOG_APPEND_TIME_BIT:
-                raise InvalidTimestamp("a producer may not set the timestamp type to LogAppendTime")
-        is_control = batch.attributes & CONTROL_BIT
-        if not is_control and (
-            self._looks_inside
-            or self._is_to_be_recompressed(batch)
-            or self._is_time_doubtful(batch, now_ms)
-        ):
-            batch = self._look_inside(batch, now_ms)
+    def _check_client(self, batch: RecordBatch) -> None:
+        _check_client_header(batch)
+        if self._is_stamping and batch.attributes & LOG_APPEND_TIME_BIT:
+            raise InvalidTimestamp("a producer may not set the timestamp type to LogAppendTime")
+
+    def _stamped(self, batch: RecordBatch, now_ms: int) -> RecordBatch:
+        """The batch in a buffer that can be written, with the timestamps that the topic wants."""
         if batch.view.readonly:
             batch = RecordBatch(bytearray(batch.view))
         if self._is_stamping:
@@ -136,47 +159,61 @@ class LogValidator:
     def _is_to_be_recompressed(self, batch: RecordBatch) -> bool:
         return self._codec is not None and batch.attributes & CODEC_MASK != self._codec
 
-    def _is_time_doubtful(self, batch: RecordBatch, now_ms: int) -> bool:
-        """Whether the header's newest timestamp is too new or wrong: the records have the truth."""
-        return not self._is_stamping and (
-            batch.max_timestamp < batch.base_timestamp
-            or batch.max_timestamp - now_ms > self._config.message_timestamp_after_max_ms
-        )
-
-    def _look_inside(self, batch: RecordBatch, now_ms: int) -> RecordBatch:
-        """Check the records themselves, and write the batch anew where that is needed."""
+    def _unpack(self, batch: RecordBatch, unpack_max: int) -> ReadableBuffer:
+        """The encoded records; in place where they are not compressed."""
+        size_max = self._config.max_decompressed_bytes
         try:
-            body = batch.body(DECOMPRESSED_SIZE_MAX)
-            found = scan_records(body, batch.record_count)
+            body = batch.body(min(size_max, unpack_max))
+        except DecompressedTooLarge as error:
+            if unpack_max < size_max:
+                raise TooMuchToUnpack from error
+            raise MessageTooLarge(
+                f"the batch unpacks to more than {size_max} bytes, the topic's "
+                "millstream.max.decompressed.bytes"
+            ) from error
         except CorruptMessage as error:
-            # Its checksum is right, so sending it again would not help: not retriable.
-            raise InvalidRecord(f"the records cannot be read: {error}") from error
-        if self._config.is_compacted:
-            _check_keys([key is not None for _, _, key, _, _, _ in found])
-        timestamps = [batch.base_timestamp + delta for _, delta, _, _, _, _ in found]
-        if not self._is_stamping:
-            self._check_timestamps(timestamps, now_ms)
-        if [delta for delta, *_ in found] != list(range(len(found))):
+            raise _unreadable(error) from error
+        if self._is_to_be_recompressed(batch) and len(body) > unpack_max:
+            raise TooMuchToUnpack
+        return body
+
+    def _inspect_records(
+        self, batch: RecordBatch, body: ReadableBuffer, now_ms: int
+    ) -> RecordBatch:
+        """Check the records themselves, and write the batch anew where that is needed."""
+        oldest, newest = self._times_allowed(now_ms)
+        try:
+            largest, is_in_order, keyless_count, keyless, untimely_count, untimely = (
+                inspect_records(body, batch.record_count, batch.base_timestamp, oldest, newest)
+            )
+        except CorruptMessage as error:
+            raise _unreadable(error) from error
+        if keyless_count and self._config.is_compacted:
+            raise _missing_keys(keyless_count, keyless)
+        if untimely_count and not self._is_stamping:
+            raise self._bad_timestamps(untimely_count, untimely, now_ms)
+        if not is_in_order:
             return self._within_limit(self._renumbered(batch))
         if self._is_to_be_recompressed(batch):
             batch = self._within_limit(self._recompressed(batch, body))
-        if not self._is_stamping and timestamps and batch.max_timestamp != max(timestamps):
+        if not self._is_stamping and batch.record_count and batch.max_timestamp != largest:
             batch = RecordBatch(bytearray(batch.view))
-            batch.stamp(TimestampType.CREATE_TIME, max(timestamps))
+            batch.stamp(TimestampType.CREATE_TIME, largest)
         return batch
 
-    def _check_timestamps(self, timestamps: list[int], now_ms: int) -> None:
-        oldest = now_ms - self._config.message_timestamp_before_max_ms
-        newest = now_ms + self._config.message_timestamp_after_max_ms
-        faults = [
-            (index, self._bad_timestamp(timestamp, now_ms))
-            for index, timestamp in enumerate(timestamps)
-            if not oldest <= timestamp <= newest and timestamp != NO_TIMESTAMP
-        ]
-        if faults:
-            error = InvalidTimestamp(f"record {faults[0][0]} {faults[0][1]}; {len(faults)} in all")
-            error.record_errors = tuple(faults[:_RECORD_ERRORS_MAX])
-            raise error
+    def _times_allowed(self, now_ms: int) -> tuple[int, int]:
+        return (
+            max(now_ms - self._config.message_timestamp_before_max_ms, INT64_MIN),
+            min(now_ms + self._config.message_timestamp_after_max_ms, INT64_MAX),
+        )
+
+    def _bad_timestamps(
+        self, count: int, first: list[tuple[int, int]], now_ms: int
+    ) -> InvalidTimestamp:
+        faults = [(index, self._bad_timestamp(timestamp, now_ms)) for index, timestamp in first]
+        error = InvalidTimestamp(f"record {faults[0][0]} {faults[0][1]}; {count} in all")
+        error.record_errors = tuple(faults)
+        return error
 
     def _bad_timestamp(self, timestamp: int, now_ms: int) -> str:
         return (
@@ -223,6 +260,25 @@ class LogValidator:
             f"the batch has {size} bytes, the topic's max.message.bytes "
             f"is {self._config.max_message_bytes}"
         )
+
+
+def is_sound_compressed(data: memoryview) -> bool:
+    """Whether the fast path may take a compressed batch, whose header was checked, as it is.
+
+    No is no verdict: the batch may just be large. `LogValidator` knows.
+    """
+    batch = RecordBatch(data)
+    try:
+        largest, is_in_order, _, _, untimely_count, _ = inspect_records(
+            batch.body(INLINE_UNPACK_MAX),
+            batch.record_count,
+            batch.base_timestamp,
+            INT64_MIN,
+            INT64_MAX,
+        )
+    except CorruptMessage:
+        return False
+    return is_in_order and not untimely_count and largest == batch.max_timestamp
 
 
 def check_replicated(
@@ -318,17 +374,17 @@ def _refuse_attributes(batch: RecordBatch) -> None:
     raise InvalidRecord("clients may not set a delete horizon")
 
 
-def _check_keys(has_key: list[bool]) -> None:
-    faults = [index for index, is_present in enumerate(has_key) if not is_present]
-    if faults:
-        error = InvalidRecord(
-            f"{len(faults)} records have no key, the first is number {faults[0]}; "
-            "a compacted topic needs one"
-        )
-        error.record_errors = tuple(
-            (index, "a compacted topic needs a key") for index in faults[:_RECORD_ERRORS_MAX]
-        )
-        raise error
+def _missing_keys(count: int, first: list[int]) -> InvalidRecord:
+    error = InvalidRecord(
+        f"{count} records have no key, the first is number {first[0]}; a compacted topic needs one"
+    )
+    error.record_errors = tuple((index, "a compacted topic needs a key") for index in first)
+    return error
+
+
+def _unreadable(error: CorruptMessage) -> InvalidRecord:
+    """Its checksum is right, so sending the batch again would not help: not retriable."""
+    return InvalidRecord(f"the records cannot be read: {error}")
 
 
 def _with_body(batch: RecordBatch, attributes: int, body: ReadableBuffer) -> RecordBatch:

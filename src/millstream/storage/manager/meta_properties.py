@@ -1,7 +1,8 @@
 """The small files that say whose a directory is and how it was left.
 
 `meta.properties` (in each log directory): which cluster, node and directory. `partition.metadata`
-(in each log): the topic id. `.kafka_cleanshutdown`: the last process stopped in order. Kafka's
+(in each log): the topic id, and a checksum of it, which Kafka passes over. `.kafka_cleanshutdown`:
+the last process stopped in order. Kafka's
 formats, byte for byte where Kafka's own are fixed.
 """
 
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from millstream.errors import InconsistentClusterId, KafkaStorageError
+from millstream.records.kernel import crc32c
 from millstream.storage.filesystem import write_atomically
 from millstream.types import Uuid
 
@@ -130,7 +132,17 @@ def read_partition_metadata(filesystem: FileSystem, directory: str) -> Uuid | No
         raise KafkaStorageError(f"{path}: topic_id is {error}") from error
     if topic_id == Uuid.ZERO:
         raise KafkaStorageError(f"{path}: topic_id is the zero id, which no topic has")
+    # Files of Kafka have no checksum, and a power loss may have taken the end of one.
+    if not _checksum(topic_id).startswith(fields.get("crc", "").rstrip("\0")):
+        raise KafkaStorageError(
+            f"{path} is damaged: topic_id {topic_id} has another checksum. If the log is that of "
+            "the topic with its name, remove the file: the id is then written anew"
+        )
     return topic_id
+
+
+def _checksum(topic_id: Uuid) -> str:
+    return f"{crc32c(topic_id):08x}"
 
 
 def _is_unfinished(text: str) -> bool:
@@ -150,7 +162,7 @@ def write_partition_metadata(
 ) -> str:
     """Record the topic id; the file. Without `sync` somebody else brings it to disk."""
     path = f"{directory}/{PARTITION_METADATA_FILE}"
-    data = f"{_PARTITION_METADATA_START}{topic_id}".encode()
+    data = f"{_PARTITION_METADATA_START}{topic_id}\ncrc: {_checksum(topic_id)}".encode()
     write_atomically(filesystem, path, data, sync=sync)
     return path
 

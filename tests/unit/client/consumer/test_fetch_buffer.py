@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -10,11 +12,14 @@ from millstream.client.consumer.completed_fetches import Failed, Placed
 from millstream.client.consumer.fetch_buffer import FetchBuffer
 from millstream.client.consumer.membership.events import Assigned
 from millstream.client.consumer.starting_point import COMMITTED, AtOffset
-from millstream.errors import SerializationFailed, TopicAuthorizationFailed
+from millstream.errors import CorruptBatch, SerializationFailed, TopicAuthorizationFailed
 from millstream.records import RecordBatchBuilder
 from millstream.records.fetched import fetched_batches
 from millstream.records.kernel import ArrowRecordsBuilder, FetchedBatches
 from millstream.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 P0, P1, OTHER = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("other", 0)
 
@@ -313,3 +318,107 @@ def test_a_callback_is_called_once_and_not_when_it_is_too_late(buffer: FetchBuff
     assert buffer.call_on_change(buffer.has_something, None)
     put(buffer, P0, b"c", base=1)
     assert called == [1]
+
+
+class TestBatchesThatCannotBeRead:
+    @staticmethod
+    def put_corrupt(buffer: FetchBuffer) -> None:
+        """Of partition 0: offset 0, a corrupt batch with 1 and 2, and 3."""
+        builders = [RecordBatchBuilder() for _ in range(3)]
+        for builder, values in zip(builders, ([b"a"], [b"b", b"c"], [b"d"]), strict=True):
+            for value in values:
+                builder.append(0, None, value)
+        parts = [
+            bytearray(each.build(base_offset=base, leader_epoch=4))
+            for each, base in zip(builders, (0, 1, 3), strict=True)
+        ]
+        parts[1][-1] ^= 1
+        entry = fetched_batches(b"".join(parts), P0.topic, P0.partition, 0)
+        assert buffer.put(P0, run_of(buffer, P0), entry)
+
+    @staticmethod
+    def buffer(on_corrupt: Callable[[CorruptBatch], object] | None = None) -> FetchBuffer:
+        buffer = FetchBuffer(1000, lambda: None, on_corrupt)
+        buffer.assign([P0, P1], AtOffset(0))
+        return buffer
+
+    def test_the_error_says_where_it_is_and_how_to_go_on(self) -> None:
+        buffer = self.buffer()
+        self.put_corrupt(buffer)
+
+        assert values(buffer) == [b"a"]
+        with pytest.raises(CorruptBatch, match=r"t-0: .* offset 1 cannot .* seek to 3") as raised:
+            buffer.take(10)
+
+        assert (raised.value.topic, raised.value.partition) == ("t", 0)
+        assert (raised.value.offset, raised.value.next_offset) == (1, 3)
+        assert len(raised.value.data) > 61
+        copy = pickle.loads(pickle.dumps(raised.value))
+        assert (str(copy), copy.data) == (str(raised.value), raised.value.data)
+
+    def test_it_is_told_once_and_keeps_no_other_partition_waiting(self) -> None:
+        buffer = self.buffer()
+        self.put_corrupt(buffer)
+        buffer.take(10)
+        assert buffer.known_corrupt() is None
+        with pytest.raises(CorruptBatch):
+            buffer.take(10)
+
+        assert not buffer.has_something()
+        put(buffer, P1, b"other")
+        put(buffer, P0, b"more", base=4)
+
+        assert values(buffer) == [b"other"]
+        assert values(buffer) == []
+        known = buffer.known_corrupt()
+        assert known is not None
+        assert known.offset == 1
+
+    @pytest.mark.parametrize("leave", ["seek", "unassign", "pause"])
+    def test_it_is_forgotten_when_the_application_moves_on(self, leave: str) -> None:
+        buffer = self.buffer()
+        self.put_corrupt(buffer)
+        buffer.take(10)
+        with pytest.raises(CorruptBatch):
+            buffer.take(10)
+
+        if leave == "seek":
+            buffer.seek(P0, AtOffset(3))
+        elif leave == "unassign":
+            buffer.unassign([P0])
+        else:
+            buffer.set_paused(P0, True)
+
+        assert buffer.known_corrupt() is None
+
+    def test_a_handler_sees_it_and_then_it_is_skipped(self) -> None:
+        seen: list[CorruptBatch] = []
+        buffer = self.buffer(seen.append)
+        self.put_corrupt(buffer)
+
+        assert values(buffer) + values(buffer) == [b"a", b"d"]
+        assert [(each.offset, each.next_offset) for each in seen] == [(1, 3)]
+        assert buffer.position(P0) == 4
+
+    def test_columns_skip_it_too(self) -> None:
+        buffer = self.buffer(lambda _: None)
+        self.put_corrupt(buffer)
+        builder = ArrowRecordsBuilder()
+
+        while buffer.take_arrow(builder, 1000) is not None:
+            pass
+
+        assert builder.row_count == 2
+
+    def test_a_handler_that_fails_skips_nothing(self) -> None:
+        def fail(_: CorruptBatch) -> None:
+            raise OSError("no room for dead letters")
+
+        buffer = self.buffer(fail)
+        self.put_corrupt(buffer)
+        buffer.take(10)
+
+        for _ in range(2):
+            with pytest.raises(OSError, match="dead letters"):
+                buffer.take(10)
+        assert buffer.position(P0) == 1
