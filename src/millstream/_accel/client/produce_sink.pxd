@@ -66,6 +66,7 @@ cdef extern from "client/sink.h" nogil:
         ms_driver driver
         bint is_held
         bint is_awaited
+        bint is_sender_near
         ms_selector* selector
         int64_t linger_ms
         int64_t request_bytes_max

@@ -410,8 +410,8 @@ static void ms_request_send(ms_sink *sink, ms_request_id request, ms_outgoing *o
     pthread_mutex_unlock(&selector->lock);
 }
 
-/* With `sending`: send what is due; when the next will be. Whoever holds the queues wakes the loop
-   when it has done, so then there is nothing to wait for: MS_NEVER. */
+/* With `sending`: send what is due; when the next will be. Whoever holds the queues, or is near,
+   wakes the loop when it has done, so then there is nothing to wait for: MS_NEVER. */
 static int64_t ms_sink_serve(ms_sink *sink, int64_t now_ms, int is_loop)
 {
     for (;;) {
@@ -422,13 +422,15 @@ static int64_t ms_sink_serve(ms_sink *sink, int64_t now_ms, int is_loop)
         ms_sink_lock(sink);
         if (sink->is_held)
             sink->is_awaited = 1;
-        else
+        else if (!is_loop || !sink->is_sender_near)
             request = ms_sink_take(sink, now_ms, 0, &due_ms);
         if (request) {
             out = ms_frame_make(request);
             id = (ms_request_id){request->connection_id, request->correlation_id, request->version};
         } else if (is_loop) {
             sink->loop_due_ms = due_ms;
+        } else {
+            sink->is_sender_near = 0;
         }
         ms_sink_unlock(sink);
         if (!request)
