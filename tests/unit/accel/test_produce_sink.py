@@ -33,9 +33,9 @@ from millstream.clock import SystemClock
 from millstream.network.client.selector import (
     Disconnected,
     Dispatched,
+    PeriodicRequest,
     Received,
     Repeated,
-    StandingOrder,
 )
 from millstream.records import BatchWriter
 from millstream.records.batch import RecordBatch
@@ -252,7 +252,9 @@ class TestWhoSends:
     def _have_the_loop_look(bench: SinkBench) -> None:
         """Between two periodic requests the loop looks at everything."""
         now_ms = SystemClock().monotonic_ms()
-        bench.selector.repeat(CONNECTION, 1, StandingOrder(bytes(12), now_ms, 1, now_ms + 9_999, 1))
+        bench.selector.repeat(
+            CONNECTION, 1, PeriodicRequest(bytes(12), now_ms, 1, now_ms + 9_999, 1)
+        )
         repeats = 0
         while repeats < 2:
             repeats += sum(isinstance(each, Repeated) for each in bench.selector.poll(WAIT_MS))

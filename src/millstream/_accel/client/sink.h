@@ -17,7 +17,7 @@
 #include <sched.h>
 #include <stdint.h>
 
-#include "client/client_calls.h"
+#include "client/client_sockets.h"
 #include "codec/batch.h"
 
 #define MS_REQUEST_BATCHES_MAX 64
