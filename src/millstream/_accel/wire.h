@@ -90,13 +90,17 @@ static inline int ms_varint_size(int64_t n)
     return (63 - __builtin_clzll(ms_zigzag(n) | 1)) / 7 + 1;
 }
 
-static inline uint8_t *ms_write_varint(uint8_t *p, int64_t value)
+static inline uint8_t *ms_write_uvarint(uint8_t *p, uint64_t n)
 {
-    uint64_t n = ms_zigzag(value);
     for (; n > 0x7f; n >>= 7)
         *p++ = (uint8_t)(n | 0x80);
     *p++ = (uint8_t)n;
     return p;
+}
+
+static inline uint8_t *ms_write_varint(uint8_t *p, int64_t value)
+{
+    return ms_write_uvarint(p, ms_zigzag(value));
 }
 
 /* ---- reading a record ---- */

@@ -17,10 +17,10 @@ from millstream.network.client.selector import (
     ClientSelector,
     Connected,
     Disconnected,
+    PeriodicRequest,
     Received,
     Repeated,
     SocketSelector,
-    StandingOrder,
 )
 from millstream.network.client.selector_factory import open_client_selector
 
@@ -242,13 +242,13 @@ def test_waking_ends_the_wait(selector: ClientSelector) -> None:
     assert selector.poll(WAIT_MS) == []
 
 
-def test_a_standing_order_is_sent_again_and_again_until_it_ends(
+def test_a_periodic_request_is_sent_again_and_again_until_it_ends(
     selector: ClientSelector, server: socket.socket
 ) -> None:
     now_ms = SystemClock().monotonic_ms()
-    order = StandingOrder(HEARTBEAT, now_ms, 20, now_ms + 1_000_000, 500)
+    periodic = PeriodicRequest(HEARTBEAT, now_ms, 20, now_ms + 1_000_000, 500)
     with connect(selector, server, 1) as peer:
-        selector.repeat(1, 9, order)
+        selector.repeat(1, 9, periodic)
         sent = [event for event in until(selector, 3) if isinstance(event, Repeated)]
         selector.cancel(9)
         selector.cancel(9)
@@ -259,13 +259,15 @@ def test_a_standing_order_is_sent_again_and_again_until_it_ends(
     assert [int.from_bytes(each, "big") for each in ids] == [500, 501, 502]
 
 
-def test_a_standing_order_ends_with_its_time_and_with_its_connection(
+def test_a_periodic_request_ends_with_its_time_and_with_its_connection(
     selector: ClientSelector, server: socket.socket
 ) -> None:
     now_ms = SystemClock().monotonic_ms()
     with connect(selector, server, 1) as peer:
-        selector.repeat(1, 1, StandingOrder(HEARTBEAT, now_ms, 1, now_ms, 500))
-        selector.repeat(1, 2, StandingOrder(HEARTBEAT, now_ms + 100_000, 1, now_ms + 200_000, 600))
+        selector.repeat(1, 1, PeriodicRequest(HEARTBEAT, now_ms, 1, now_ms, 500))
+        selector.repeat(
+            1, 2, PeriodicRequest(HEARTBEAT, now_ms + 100_000, 1, now_ms + 200_000, 600)
+        )
         assert selector.poll(20) == []
         selector.close(1)
 
@@ -288,11 +290,11 @@ def test_errors_of_the_system_are_put_into_words(code: int, words: str) -> None:
     assert words in describe_errno(code)
 
 
-def test_a_late_order_is_not_made_up_for(server: socket.socket) -> None:
+def test_a_late_request_is_not_made_up_for(server: socket.socket) -> None:
     selector = SocketSelector()
     now_ms = SystemClock().monotonic_ms()
     with connect(selector, server, 1):
-        selector.repeat(1, 1, StandingOrder(HEARTBEAT, now_ms - 1_000, 10, now_ms + 10_000, 500))
+        selector.repeat(1, 1, PeriodicRequest(HEARTBEAT, now_ms - 1_000, 10, now_ms + 10_000, 500))
         events = selector.poll(0)
     selector.shutdown()
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from millstream.clock import ManualClock
-    from millstream.network.client.selector import SelectorEvent, StandingOrder
+    from millstream.network.client.selector import PeriodicRequest, SelectorEvent
     from millstream.protocol.message import Message
     from millstream.types import ReadableBuffer
     from tests.simulation.producer.cluster import SimCluster
@@ -110,12 +110,12 @@ class SimSelector:
         for connection_id in [each for each, at in self._nodes.items() if at == node]:
             self._lose(connection_id)
 
-    def repeat(self, connection_id: int, order_id: int, order: StandingOrder) -> None:
-        """Producers order nothing."""
+    def repeat(self, connection_id: int, periodic_id: int, periodic: PeriodicRequest) -> None:
+        """Producers repeat nothing."""
         raise NotImplementedError
 
-    def cancel(self, order_id: int) -> None:
-        """Producers order nothing."""
+    def cancel(self, periodic_id: int) -> None:
+        """Producers repeat nothing."""
         raise NotImplementedError
 
     def poll(self, timeout_ms: int | None) -> list[SelectorEvent]:

@@ -22,9 +22,9 @@ from millstream.network.client.selector import (
     Connected,
     Disconnected,
     Dispatched,
+    PeriodicRequest,
     Received,
     Repeated,
-    StandingOrder,
 )
 
 if not _accel.COMPILED or sys.platform != "linux":
@@ -84,12 +84,12 @@ def receive_exactly(peer: socket.socket, size: int) -> bytes:
     return bytes(received)
 
 
-def test_standing_orders_go_out_while_c_code_holds_the_gil(
+def test_periodic_requests_go_out_while_c_code_holds_the_gil(
     selector: NativeSelector, server: socket.socket
 ) -> None:
     with connect(selector, server, 1) as peer:
         now_ms = SystemClock().monotonic_ms()
-        selector.repeat(1, 7, StandingOrder(HEARTBEAT, now_ms + 10, 20, now_ms + 100_000, 5))
+        selector.repeat(1, 7, PeriodicRequest(HEARTBEAT, now_ms + 10, 20, now_ms + 100_000, 5))
 
         ctypes.PyDLL(None).usleep(300_000)  # PyDLL keeps the GIL
         selector.cancel(7)
@@ -226,8 +226,8 @@ def test_sending_to_a_connection_that_is_gone_is_no_error(selector: NativeSelect
         (lambda s: s.send(1, None), TypeError, "iterable"),
         (lambda s: s.send(1, [memoryview(b"abcd")[::2]]), BufferError, "contiguous"),
         (lambda s: s.send("1", [b""]), TypeError, "int"),
-        (lambda s: s.repeat(1, 1, StandingOrder(b"", 0, 1, 1, 1)), ValueError, "at least 12"),
-        (lambda s: s.repeat(1, 1, StandingOrder(HEARTBEAT, 0, 0, 1, 1)), ValueError, "every"),
+        (lambda s: s.repeat(1, 1, PeriodicRequest(b"", 0, 1, 1, 1)), ValueError, "at least 12"),
+        (lambda s: s.repeat(1, 1, PeriodicRequest(HEARTBEAT, 0, 0, 1, 1)), ValueError, "every"),
         (lambda s: s.repeat(1, 1, (HEARTBEAT, "soon", 1, 1, 1)), TypeError, "int"),
         (lambda s: s.poll("soon"), TypeError, "not supported"),
         (lambda s: s.give_addresses(1, 1, [(socket.AF_INET, ("x", 1))]), ValueError, "'x'"),
@@ -262,7 +262,7 @@ def test_use_after_shutdown_is_refused(selector: NativeSelector, server: socket.
         lambda: selector.poll(0),
         lambda: selector.send(1, [b"x"]),
         lambda: selector.connect(2, "127.0.0.1", 1),
-        lambda: selector.repeat(1, 1, StandingOrder(HEARTBEAT, 0, 1, 1, 1)),
+        lambda: selector.repeat(1, 1, PeriodicRequest(HEARTBEAT, 0, 1, 1, 1)),
     ):
         with pytest.raises(ClientClosed):
             use()

@@ -29,7 +29,14 @@ from millstream.client.producer.produce_sink import (
     Route,
 )
 from millstream.client.producer.producer_batch import ProducerBatch
-from millstream.network.client.selector import Disconnected, Dispatched, Received
+from millstream.clock import SystemClock
+from millstream.network.client.selector import (
+    Disconnected,
+    Dispatched,
+    PeriodicRequest,
+    Received,
+    Repeated,
+)
 from millstream.records import BatchWriter
 from millstream.records.batch import RecordBatch
 from tests.unit.accel.sink_bench import (
@@ -211,6 +218,47 @@ class TestWhatAPartitionMaySend:
             for number in range(20):
                 bench.send(b"%d" % number)
                 bench.receive()
+
+
+class TestWhoSends:
+    def test_the_loop_leaves_batches_to_a_thread_that_is_going_to_send(self) -> None:
+        with SinkBench(linger_ms=100_000) as bench:
+            assert bench.grant()
+            bench.send(b"x")
+            with bench.accumulator._lock:
+                bench.queue(0).close()
+                bench.accumulator.sink.send_here()
+            self._have_the_loop_look(bench)
+            assert bench.taken() == []
+
+            bench.accumulator.sink.notify()
+
+            assert len(bench.taken()) == 1
+
+    def test_and_takes_them_again_when_that_thread_has_sent(self) -> None:
+        with SinkBench(linger_ms=100_000) as bench:
+            assert bench.grant()
+            with bench.accumulator._lock:
+                bench.accumulator.sink.send_here()
+            bench.accumulator.sink.notify()
+            bench.send(b"x")
+            with bench.accumulator._lock:
+                bench.queue(0).close()
+            self._have_the_loop_look(bench)
+
+            assert len(bench.taken()) == 1
+
+    @staticmethod
+    def _have_the_loop_look(bench: SinkBench) -> None:
+        """Between two periodic requests the loop looks at everything."""
+        now_ms = SystemClock().monotonic_ms()
+        bench.selector.repeat(
+            CONNECTION, 1, PeriodicRequest(bytes(12), now_ms, 1, now_ms + 9_999, 1)
+        )
+        repeats = 0
+        while repeats < 2:
+            repeats += sum(isinstance(each, Repeated) for each in bench.selector.poll(WAIT_MS))
+        bench.selector.cancel(1)
 
 
 class TestWhatEndsAGrant:

@@ -28,7 +28,7 @@ from tests.unit.network.scripted_selector import api_versions
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from millstream.network.client.selector import SelectorEvent, StandingOrder
+    from millstream.network.client.selector import PeriodicRequest, SelectorEvent
     from millstream.protocol.message import Message
     from millstream.protocol.notation import VersionRange
     from millstream.types import ReadableBuffer
@@ -161,10 +161,10 @@ class ScriptedCluster:
     def close(self, connection_id: int) -> None:
         self._connections.pop(connection_id, None)
 
-    def repeat(self, connection_id: int, order_id: int, order: StandingOrder) -> None:
+    def repeat(self, connection_id: int, periodic_id: int, periodic: PeriodicRequest) -> None:
         raise AssertionError("no periodic requests here")
 
-    def cancel(self, order_id: int) -> None:
+    def cancel(self, periodic_id: int) -> None:
         raise AssertionError("no periodic requests here")
 
     def poll(self, timeout_ms: int | None) -> list[SelectorEvent]:

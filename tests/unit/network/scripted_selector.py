@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from millstream.network.client.selector import (
     Connected,
     Disconnected,
+    PeriodicRequest,
     Received,
     Repeated,
     SelectorEvent,
-    StandingOrder,
 )
 from millstream.protocol.api import API_BY_KEY, ApiKey
 from millstream.protocol.frame import decode_request, encode_response
@@ -58,7 +58,7 @@ class ScriptedSelector:
 
     def __init__(self) -> None:
         self.connections: list[Connection] = []
-        self.orders: dict[int, tuple[int, StandingOrder]] = {}
+        self.periodic: dict[int, tuple[int, PeriodicRequest]] = {}
         self.events: list[SelectorEvent] = []
         self.wakes = 0
         self.is_shut_down = False
@@ -83,11 +83,11 @@ class ScriptedSelector:
     def close(self, connection_id: int) -> None:
         self._find(connection_id).is_closed = True
 
-    def repeat(self, connection_id: int, order_id: int, order: StandingOrder) -> None:
-        self.orders[order_id] = (connection_id, order)
+    def repeat(self, connection_id: int, periodic_id: int, periodic: PeriodicRequest) -> None:
+        self.periodic[periodic_id] = (connection_id, periodic)
 
-    def cancel(self, order_id: int) -> None:
-        self.orders.pop(order_id, None)
+    def cancel(self, periodic_id: int) -> None:
+        self.periodic.pop(periodic_id, None)
 
     def poll(self, timeout_ms: int | None) -> list[SelectorEvent]:
         self.polled_timeouts.append(timeout_ms)
@@ -133,11 +133,11 @@ class ScriptedSelector:
     def drop(self, connection: Connection, reason: str = "gone") -> None:
         self.events.append(Disconnected(connection.connection_id, reason))
 
-    def fire(self, order_id: int, sent_ms: int, times: int = 0) -> int:
+    def fire(self, periodic_id: int, sent_ms: int, times: int = 0) -> int:
         """A periodic request is sent for the `times`th time; gives its correlation id."""
-        connection_id, order = self.orders[order_id]
-        correlation_id = order.correlation_id + times
-        self.events.append(Repeated(connection_id, order_id, correlation_id, sent_ms))
+        connection_id, periodic = self.periodic[periodic_id]
+        correlation_id = periodic.correlation_id + times
+        self.events.append(Repeated(connection_id, periodic_id, correlation_id, sent_ms))
         return correlation_id
 
     def _find(self, connection_id: int) -> Connection:

@@ -27,7 +27,7 @@
 #include <unistd.h>
 
 #include "clocks.h"
-#include "quiet_threads.h"
+#include "masked_threads.h"
 #include "wire.h"
 
 #define MS_HANDOFFS_MAX 64

@@ -11,7 +11,16 @@ cdef extern from "<netinet/in.h>" nogil:
     ctypedef struct sockaddr_storage "struct sockaddr_storage":
         pass
 
-cdef extern from "client/client_calls.h" nogil:
+cdef extern from "clocks.h" nogil:
+    int64_t ms_monotonic_ms()
+
+cdef extern from "client/client_transport.h" nogil:
+    ctypedef struct ms_transports:
+        pass
+
+    const ms_transports ms_plain_transports
+
+cdef extern from "client/client_sockets.h" nogil:
     enum:
         MS_NEVER
         MS_CONNECTED
@@ -42,7 +51,7 @@ cdef extern from "client/client_calls.h" nogil:
         ms_event* next
         int kind
         int64_t connection_id
-        int64_t order_id
+        int64_t periodic_id
         int64_t correlation_id
         int64_t sent_ms
         int64_t size
@@ -51,7 +60,7 @@ cdef extern from "client/client_calls.h" nogil:
         int code_count
         uint8_t* data
 
-    ctypedef struct ms_order:
+    ctypedef struct ms_periodic:
         int64_t id
         int64_t connection_id
         int64_t next_ms
@@ -68,12 +77,10 @@ cdef extern from "client/client_calls.h" nogil:
     bint ms_fill_address(
         sockaddr_storage* out, int family, const char* host, uint16_t port, uint32_t scope)
     bint ms_set_driver(ms_selector* selector, ms_driver* driver)
-    int64_t ms_monotonic_ms()
-    void ms_block_give_back(ms_pool* pool, ms_block* block)
+    void ms_block_release(ms_pool* pool, ms_block* block)
     void ms_event_free(ms_selector* selector, ms_event* event)
-    ms_outgoing* ms_outgoing_new(int vector_count, int view_count, int64_t copied)
-    ms_outgoing* ms_outgoing_copy(int64_t size, uint8_t** data)
-    ms_selector* ms_selector_new(int64_t frame_bytes_max, int64_t received_bytes_max)
+    ms_selector* ms_selector_new(
+        int64_t frame_bytes_max, int64_t received_bytes_max, const ms_transports* transports)
     void ms_selector_clear(ms_selector* selector)
     void ms_selector_free(ms_selector* selector)
     void ms_close_all(ms_selector* selector)
@@ -87,9 +94,13 @@ cdef extern from "client/client_calls.h" nogil:
     void ms_give_addresses(
         ms_selector* selector, int64_t connection_id, int64_t serial, sockaddr_storage* addresses,
         int count)
-    void ms_repeat(ms_selector* selector, ms_order* order)
-    void ms_cancel(ms_selector* selector, int64_t order_id)
+    void ms_repeat(ms_selector* selector, ms_periodic* periodic)
+    void ms_cancel(ms_selector* selector, int64_t periodic_id)
     void ms_stop(ms_selector* selector)
+
+cdef extern from "client/client_connection.h" nogil:
+    ms_outgoing* ms_outgoing_new(int vector_count, int view_count, int64_t copied)
+    ms_outgoing* ms_outgoing_copy(int64_t size, uint8_t** data)
 
 
 cdef int process_number() noexcept nogil
@@ -98,6 +109,7 @@ cdef int process_number() noexcept nogil
 cdef class SelectorLoop:
     cdef ms_selector* state
     cdef int process
+    cdef object transports
     cdef object driver_owner
 
 

@@ -3,8 +3,8 @@
 """A client's sockets on a thread of their own that never needs the GIL; for Linux.
 
 `network.client.native_selector` makes a `ClientSelector` of it; the plain version is
-`SocketSelector`. What runs on the thread is in client_loop.h: it sends, receives, cuts frames and
-sends standing orders on time, whatever Python is doing. Here is the side of the Python threads.
+`SocketSelector`. What runs on the thread is in client_sockets.c: it sends, receives, cuts frames
+and sends periodic requests on time, whatever Python is doing. Here is the side of Python threads.
 """
 
 cimport cython
@@ -13,6 +13,7 @@ from cpython.buffer cimport (
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.exc cimport PyErr_CheckSignals, PyErr_SetFromErrno
 from cpython.memoryview cimport PyMemoryView_FromObject
+from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
@@ -46,6 +47,8 @@ cdef enum:
     DIRECT_BYTES_MAX = 64 * 1024
     CORRELATION_ID_END = 12
 
+cdef const char* TRANSPORTS = "millstream.client_transports"
+
 ms_watch_forks()
 
 _alive = weakref.WeakSet()
@@ -75,7 +78,7 @@ cdef class Frame:
 
     def __dealloc__(self):
         if self.pool is not NULL:
-            ms_block_give_back(self.pool, self.block)
+            ms_block_release(self.pool, self.block)
 
 
 cdef object take_frame(ms_selector* state, ms_event* event):
@@ -149,9 +152,13 @@ cdef ms_outgoing* to_outgoing(parts) except NULL:
 cdef class SelectorLoop:
     """What the thread runs on. It lives until both the selector and the thread have let it go."""
 
-    def __cinit__(self, int64_t frame_bytes_max, int64_t received_bytes_max):
+    def __cinit__(self, int64_t frame_bytes_max, int64_t received_bytes_max, transports):
+        cdef const ms_transports* made = &ms_plain_transports
+        if transports is not None:
+            made = <const ms_transports*>PyCapsule_GetPointer(transports, TRANSPORTS)
         self.process = ms_process_number
-        self.state = ms_selector_new(frame_bytes_max, received_bytes_max)
+        self.transports = transports
+        self.state = ms_selector_new(frame_bytes_max, received_bytes_max, made)
         if self.state is NULL:
             PyErr_SetFromErrno(OSError)
 
@@ -190,12 +197,13 @@ cdef class SelectorCore:
 
     def __init__(
         self, connected, received, disconnected, repeated, dispatched, *,
-        int64_t frame_bytes_max, int64_t received_bytes_max,
+        int64_t frame_bytes_max, int64_t received_bytes_max, transports=None,
     ):
         """Takes the classes of its events. `disconnected` is called with the errnos, or negative
         codes, of all attempts, and the size that the peer claimed for a frame.
 
         `received_bytes_max`: what may wait for `poll` before the sockets are read no more.
+        `transports`: a capsule of an `ms_transports` (client_transport.h); plain sockets without.
         """
         if self._loop is not None:
             raise TypeError("a selector is made once")
@@ -206,7 +214,7 @@ cdef class SelectorCore:
         self._disconnected = disconnected
         self._repeated = repeated
         self._dispatched = dispatched
-        self._loop = SelectorLoop(frame_bytes_max, received_bytes_max)
+        self._loop = SelectorLoop(frame_bytes_max, received_bytes_max, transports)
         # It knows the loop only, so that a selector that nobody uses can end.
         self._thread = threading.Thread(
             target=self._loop.run, name="millstream-sockets", daemon=True)
@@ -279,21 +287,21 @@ cdef class SelectorCore:
 
     # ---- periodic requests ----
 
-    def repeat(self, int64_t connection_id, int64_t order_id, order):
-        """Send a frame regularly from now on; replaces an order of the same id."""
+    def repeat(self, int64_t connection_id, int64_t periodic_id, periodic):
+        """Send a frame regularly from now on; replaces one of the same id."""
         self._check()
-        frame, first_ms, every_ms, until_ms, correlation_id = order
+        frame, first_ms, every_ms, until_ms, correlation_id = periodic
         cdef bytes data = bytes(frame)
-        cdef ms_order* made
+        cdef ms_periodic* made
         if len(data) < CORRELATION_ID_END:
             raise ValueError(f"a request has at least {CORRELATION_ID_END} bytes, not {len(data)}")
         if every_ms < 1:
-            raise ValueError(f"an order is repeated every millisecond at most, not {every_ms}")
-        made = <ms_order*>malloc(sizeof(ms_order) + len(data))
+            raise ValueError(f"a request is repeated every millisecond at most, not {every_ms}")
+        made = <ms_periodic*>malloc(sizeof(ms_periodic) + len(data))
         if made is NULL:
             raise MemoryError
         try:
-            made.id = order_id
+            made.id = periodic_id
             made.connection_id = connection_id
             made.next_ms = first_ms
             made.every_ms = every_ms
@@ -306,12 +314,12 @@ cdef class SelectorCore:
         memcpy(made.frame, <const char*>data, len(data))
         ms_repeat(self._loop.state, made)
 
-    def cancel(self, int64_t order_id):
+    def cancel(self, int64_t periodic_id):
         """End a periodic request; fine if it has ended."""
         if self._is_shut_down:
             return
         self._check()
-        ms_cancel(self._loop.state, order_id)
+        ms_cancel(self._loop.state, periodic_id)
 
     # ---- events ----
 
@@ -323,7 +331,7 @@ cdef class SelectorCore:
             return self._connected(event.connection_id)
         if event.kind == MS_REPEATED:
             return self._repeated(
-                event.connection_id, event.order_id, event.correlation_id, event.sent_ms)
+                event.connection_id, event.periodic_id, event.correlation_id, event.sent_ms)
         if event.kind == MS_DISPATCHED:
             return self._dispatched(event.connection_id, event.correlation_id, event.sent_ms)
         codes = [event.codes[i] for i in range(event.code_count)]

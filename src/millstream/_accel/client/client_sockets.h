@@ -1,10 +1,13 @@
-/* What a selector consists of: connections, frames on their way out, events, periodic requests.
+/* A client's selector: connections, events, periodic requests, and a loop that never needs the GIL.
 
    One lock, `ms_selector.lock`, guards all of it but what is marked as the loop's own. It is never
    held during a system call that moves data, nor while anything of Python runs. The lock of the
    frame pool may be taken under it; no other. Only the loop closes sockets and frees connections,
    so a connection that another thread found under the lock stays valid as long as it is marked as
    writing. After a fork the child touches none of this.
+
+   A connection is resolving, connecting, handshaking, ready, dead. Nothing is sent or taken for a
+   frame before it is ready; what a transport exchanges until then is its own affair.
 
    epoll knows a connection by its serial, never by its address: an event that comes late finds
    nothing. A descriptor leaves epoll before it is closed, for a forked child may still hold the
@@ -16,15 +19,10 @@
 #include <Python.h>
 #include <pthread.h>
 #include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
-#include <unistd.h>
 
-#include "clocks.h"
+#include "client/client_transport.h"
 #include "client/frame_pool.h"
 
 #define MS_BUCKETS 64
@@ -40,7 +38,7 @@ enum ms_end { MS_END_CLOSED_BY_PEER = -1, MS_END_FRAME_SIZE = -2 };
 enum ms_event_kind {
     MS_CONNECTED, MS_RECEIVED, MS_DISCONNECTED, MS_REPEATED, MS_DISPATCHED
 };
-enum ms_connection_state { MS_RESOLVING, MS_CONNECTING, MS_OPEN, MS_DEAD };
+enum ms_connection_state { MS_RESOLVING, MS_CONNECTING, MS_HANDSHAKING, MS_READY, MS_DEAD };
 
 /* A frame to be sent: either a copy behind `vectors`, or views of Python objects, or parts of what
    a driver keeps; the last two go back to a Python thread when they are no longer needed. */
@@ -61,7 +59,7 @@ typedef struct ms_event {
     struct ms_event *next;
     int kind;
     int64_t connection_id;
-    int64_t order_id;
+    int64_t periodic_id;
     int64_t correlation_id;
     int64_t sent_ms;
     int64_t size; /* of the frame, or what the peer said it was */
@@ -84,9 +82,12 @@ typedef struct ms_connection {
     int64_t serial; /* tells two connections of one id apart; above 0 */
     int fd;
     int state;
+    ms_client_transport transport; /* from the handshake on */
+    int handshake; /* what it waits for: of `enum ms_handshake` */
     int is_writing; /* a thread sends, without the lock */
     int wants_to_write;
     int is_paused;
+    int has_unread; /* the transport has bytes that epoll does not tell of */
     int is_suspended; /* the driver must not send here */
     int driver_in_flight;
     uint8_t driver_versions[MS_DRIVER_IN_FLIGHT_MAX]; /* by correlation id */
@@ -105,8 +106,9 @@ typedef struct ms_connection {
     int low_water; /* bytes that must be there before epoll tells of them */
 } ms_connection;
 
-typedef struct ms_order {
-    struct ms_order *next;
+/* A request that is sent again and again, on time: a heartbeat. */
+typedef struct ms_periodic {
+    struct ms_periodic *next;
     int64_t id;
     int64_t connection_id;
     int64_t next_ms;
@@ -115,7 +117,7 @@ typedef struct ms_order {
     int64_t correlation_id;
     int64_t size;
     uint8_t frame[];
-} ms_order;
+} ms_periodic;
 
 /* Work of others that the loop does on time. It is called without the selector's lock. */
 typedef struct ms_driver {
@@ -134,6 +136,7 @@ typedef struct {
     pthread_mutex_t lock;
     pthread_cond_t written; /* a thread has left `sendmsg`, and the selector is stopping */
     ms_pool *pool;
+    const ms_transports *transports;
     int epoll_fd;
     int loop_fd;  /* ends the loop's sleep */
     int event_fd; /* ends the sleep of poll() */
@@ -143,7 +146,7 @@ typedef struct {
     ms_connection *table[MS_BUCKETS];
     ms_connection *by_serial[MS_BUCKETS];
     ms_connection *dead; /* to be closed by the loop */
-    ms_order *orders;
+    ms_periodic *periodics;
     ms_events events;
     ms_outgoing *spent; /* whose views a Python thread must release */
     int is_asleep;
@@ -159,269 +162,66 @@ typedef struct {
     uint8_t *scratch; /* the loop's own */
 } ms_selector;
 
-static inline void ms_notify_fd(int fd)
-{
-    uint64_t one = 1;
-    ssize_t written = write(fd, &one, sizeof one);
-    (void)written; /* A full counter has woken the reader already. */
-}
+/* ---- making and ending, without any lock ---- */
 
-static inline void ms_clear_fd(int fd)
-{
-    uint64_t count;
-    ssize_t got = read(fd, &count, sizeof count);
-    (void)got;
-}
+/* NULL without memory or descriptors; errno tells. */
+ms_selector *ms_selector_new(
+    int64_t frame_bytes_max, int64_t received_bytes_max, const ms_transports *transports);
+/* When the loop has ended: every connection, periodic request and event; what has views comes to
+   `spent`. A thread that is sending at this moment is waited for: its connection is in use. */
+void ms_selector_clear(ms_selector *selector);
+void ms_selector_free(ms_selector *selector);
+/* The descriptors alone: in a forked child. */
+void ms_close_all(ms_selector *selector);
+/* The loop: runs until it is told to stop. Called without the GIL, and never takes it. */
+void ms_run(ms_selector *selector);
+void ms_stop(ms_selector *selector);
 
-/* Under the lock: let the loop look around. */
-static inline void ms_wake_loop(ms_selector *selector)
-{
-    if (selector->is_asleep && !selector->is_loop_woken) {
-        selector->is_loop_woken = 1;
-        ms_notify_fd(selector->loop_fd);
-    }
-}
+/* ---- for any thread, without the lock ---- */
 
-/* ---- events ---- */
+/* An address from its numeric text; 0 if it is none that a socket connects to. */
+int ms_fill_address(
+    struct sockaddr_storage *out, int family, const char *host, uint16_t port, uint32_t scope);
+/* Make a connection known; its serial, 0 without memory, or -1 if there is one of this id. */
+int64_t ms_open(ms_selector *selector, int64_t connection_id);
+/* Where the connection of this id and serial is to go; if it is still wanted, the addresses are
+   its own from now on. Without any it has failed. */
+void ms_give_addresses(
+    ms_selector *selector, int64_t connection_id, int64_t serial,
+    struct sockaddr_storage *addresses, int count);
+/* Queue a frame, and send it here and now if `is_small`: it is not worth another thread's waking. */
+void ms_send(ms_selector *selector, int64_t connection_id, ms_outgoing *out, int is_small);
+void ms_close(ms_selector *selector, int64_t connection_id);
+void ms_repeat(ms_selector *selector, ms_periodic *periodic);
+void ms_cancel(ms_selector *selector, int64_t periodic_id);
+/* Sleep until there are events, wake() was called or the time is over: 1. For a signal: 0. */
+int ms_await_events(ms_selector *selector, int64_t deadline_ms);
+/* The events so far, for the caller to free, and the frames whose views it must release. */
+ms_event *ms_take_events(ms_selector *selector, ms_outgoing **spent);
+void ms_event_free(ms_selector *selector, ms_event *event);
+void ms_wake(ms_selector *selector);
+/* Have the driver called soon. */
+void ms_drive(ms_selector *selector);
+/* There is one for the life of a selector; its owner outlives the loop. 0 if it has one already. */
+int ms_set_driver(ms_selector *selector, ms_driver *driver);
 
-static inline void ms_events_reset(ms_events *events)
-{
-    events->first = NULL;
-    events->end = &events->first;
-    events->bytes = 0;
-}
+/* ---- under the lock, for connections and the driver ---- */
 
-static inline void ms_events_add(ms_events *events, ms_event *event)
-{
-    event->next = NULL;
-    *events->end = event;
-    events->end = &event->next;
-    events->bytes += event->size;
-}
-
-static inline ms_event *ms_event_new(int kind, int64_t connection_id, int64_t data_size)
-{
-    ms_event *event = (ms_event *)malloc(sizeof(ms_event) + (size_t)data_size);
-    if (event) {
-        memset(event, 0, sizeof *event);
-        event->kind = kind;
-        event->connection_id = connection_id;
-    }
-    return event;
-}
-
-static inline void ms_event_free(ms_selector *selector, ms_event *event)
-{
-    ms_block_give_back(selector->pool, event->block);
-    free(event);
-}
-
-/* Under the lock: end the sleep of poll(), if it sleeps. */
-static inline void ms_announce(ms_selector *selector)
-{
-    if (selector->is_waiting) {
-        selector->is_waiting = 0;
-        ms_notify_fd(selector->event_fd);
-    }
-}
-
-/* Under the lock: have poll() hear of the events soon, but not for their own sake. */
-static inline void ms_announce_later(ms_selector *selector, int64_t now_ms)
-{
-    if (selector->announce_ms == MS_NEVER)
-        selector->announce_ms = now_ms + MS_ANNOUNCE_AFTER_MS;
-}
-
-/* Under the lock: forget what came from a connection that its user has closed, but not what the
-   driver took and sent there: its owner must learn that it is under way no more. */
-static inline void ms_events_forget(ms_selector *selector, int64_t connection_id)
-{
-    ms_events kept;
-    ms_event *event = selector->events.first;
-    ms_events_reset(&kept);
-    while (event) {
-        ms_event *next = event->next;
-        if (event->connection_id == connection_id && event->kind != MS_DISPATCHED)
-            ms_event_free(selector, event);
-        else
-            ms_events_add(&kept, event);
-        event = next;
-    }
-    selector->events = kept;
-    if (!kept.first)
-        selector->events.end = &selector->events.first;
-}
-
-/* ---- frames on their way out ---- */
-
-static inline ms_outgoing *ms_outgoing_new(int vector_count, int view_count, int64_t copied)
-{
-    size_t vectors = sizeof(struct iovec) * (size_t)vector_count;
-    size_t views = sizeof(Py_buffer) * (size_t)view_count;
-    ms_outgoing *out = (ms_outgoing *)malloc(sizeof *out + vectors + views + (size_t)copied);
-    if (!out)
-        return NULL;
-    memset(out, 0, sizeof *out);
-    out->vector_count = vector_count;
-    out->views = (Py_buffer *)((uint8_t *)out->vectors + vectors);
-    return out;
-}
-
-/* A frame that is a copy: `size` bytes to be filled in by the caller. */
-static inline ms_outgoing *ms_outgoing_copy(int64_t size, uint8_t **data)
-{
-    ms_outgoing *out = ms_outgoing_new(1, 0, size);
-    if (!out)
-        return NULL;
-    *data = (uint8_t *)(out->vectors + 1);
-    out->vectors[0].iov_base = *data;
-    out->vectors[0].iov_len = (size_t)size;
-    out->bytes = size;
-    return out;
-}
-
-/* Under the lock: sent, or never to be. */
-static inline void ms_outgoing_done(ms_selector *selector, ms_outgoing *out)
-{
-    if (!out->view_count && !out->kept_count) {
-        free(out);
-        return;
-    }
-    out->next = selector->spent;
-    selector->spent = out;
-}
-
-static inline void ms_queue(ms_connection *connection, ms_outgoing *out)
-{
-    out->next = NULL;
-    *connection->out_end = out;
-    connection->out_end = &out->next;
-}
-
-/* ---- connections ---- */
-
-static inline ms_connection *ms_connection_find(ms_selector *selector, int64_t id)
-{
-    ms_connection *connection = selector->table[(uint64_t)id % MS_BUCKETS];
-    while (connection && connection->id != id)
-        connection = connection->next;
-    return connection;
-}
-
-/* The one that epoll speaks of; NULL if it has ended meanwhile. */
-static inline ms_connection *ms_connection_of(ms_selector *selector, int64_t serial)
-{
-    ms_connection *connection = selector->by_serial[(uint64_t)serial % MS_BUCKETS];
-    while (connection && connection->serial != serial)
-        connection = connection->next_by_serial;
-    return connection;
-}
-
-/* Under the lock; there is none of this id. */
-static inline ms_connection *ms_connection_new(ms_selector *selector, int64_t id)
-{
-    ms_connection *connection = (ms_connection *)calloc(1, sizeof *connection);
-    if (!connection)
-        return NULL;
-    connection->farewell = ms_event_new(MS_DISCONNECTED, id, 0);
-    if (!connection->farewell) {
-        free(connection);
-        return NULL;
-    }
-    connection->id = id;
-    connection->serial = ++selector->serials;
-    connection->fd = -1;
-    connection->state = MS_RESOLVING;
-    connection->low_water = 1;
-    connection->out_end = &connection->out_first;
-    connection->next = selector->table[(uint64_t)id % MS_BUCKETS];
-    selector->table[(uint64_t)id % MS_BUCKETS] = connection;
-    ms_connection **same = &selector->by_serial[(uint64_t)connection->serial % MS_BUCKETS];
-    connection->next_by_serial = *same;
-    *same = connection;
-    return connection;
-}
-
-/* Under the lock: epoll looks at the socket no longer. It is not closed: a thread may be sending. */
-static inline void ms_connection_unwatch(ms_selector *selector, const ms_connection *connection)
-{
-    if (connection->fd >= 0)
-        epoll_ctl(selector->epoll_fd, EPOLL_CTL_DEL, connection->fd, NULL);
-}
-
-/* Under the lock: the periodic requests of a connection end with it. */
-static inline void ms_orders_cancel(ms_selector *selector, int64_t connection_id)
-{
-    ms_order **at = &selector->orders;
-    while (*at) {
-        ms_order *order = *at;
-        if (order->connection_id != connection_id) {
-            at = &order->next;
-            continue;
-        }
-        *at = order->next;
-        free(order);
-    }
-}
-
-/* Under the lock: out of the table at once, so that its id is free; the loop does the rest. */
-static inline void ms_connection_bury(ms_selector *selector, ms_connection *connection)
-{
-    ms_orders_cancel(selector, connection->id);
-    ms_connection **at = &selector->table[(uint64_t)connection->id % MS_BUCKETS];
-    while (*at != connection)
-        at = &(*at)->next;
-    *at = connection->next;
-    at = &selector->by_serial[(uint64_t)connection->serial % MS_BUCKETS];
-    while (*at != connection)
-        at = &(*at)->next_by_serial;
-    *at = connection->next_by_serial;
-    ms_connection_unwatch(selector, connection);
-    connection->state = MS_DEAD;
-    connection->next = selector->dead;
-    selector->dead = connection;
-    selector->is_dirty = 1;
-    ms_wake_loop(selector);
-}
-
-/* Under the lock: one more reason for the connection's end. */
-static inline void ms_connection_note(ms_connection *connection, int code)
-{
-    ms_event *farewell = connection->farewell;
-    if (farewell->code_count < MS_CODES_MAX)
-        farewell->codes[farewell->code_count++] = code;
-}
-
-/* Under the lock: it is over, and its user shall hear why. */
-static inline void ms_connection_fail(ms_selector *selector, ms_connection *connection)
-{
-    ms_events_add(&selector->events, connection->farewell);
-    connection->farewell = NULL;
-    ms_announce(selector);
-    ms_connection_bury(selector, connection);
-}
-
-/* The peer hears of it also while a forked child holds the socket. */
-static inline void ms_close_socket(int fd)
-{
-    shutdown(fd, SHUT_RDWR);
-    close(fd);
-}
-
-/* By the loop or when there is none, under the lock: gives up everything the connection has. */
-static inline void ms_connection_free(ms_selector *selector, ms_connection *connection)
-{
-    while (connection->out_first) {
-        ms_outgoing *out = connection->out_first;
-        connection->out_first = out->next;
-        ms_outgoing_done(selector, out);
-    }
-    if (connection->fd >= 0)
-        ms_close_socket(connection->fd);
-    ms_block_give_back(selector->pool, connection->block);
-    free(connection->farewell);
-    free(connection->addresses);
-    free(connection);
-}
+ms_event *ms_event_new(int kind, int64_t connection_id, int64_t data_size);
+void ms_events_reset(ms_events *events);
+void ms_events_add(ms_events *events, ms_event *event);
+/* Let the loop look around. */
+void ms_wake_loop(ms_selector *selector);
+/* End the sleep of poll(), if it sleeps. */
+void ms_announce(ms_selector *selector);
+/* Have poll() hear of the events soon, but not for their own sake. */
+void ms_announce_later(ms_selector *selector, int64_t now_ms);
+ms_connection *ms_connection_find(ms_selector *selector, int64_t id);
+/* epoll looks at the socket no longer. It is not closed: a thread may be sending. */
+void ms_connection_unwatch(ms_selector *selector, const ms_connection *connection);
+/* One more reason for the connection's end. */
+void ms_connection_note(ms_connection *connection, int code);
+/* It is over, and its user shall hear why. */
+void ms_connection_fail(ms_selector *selector, ms_connection *connection);
 
 #endif

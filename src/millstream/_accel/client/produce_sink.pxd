@@ -6,6 +6,9 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from millstream._accel.codec.batch cimport ms_batch
 from millstream._accel.client.client_selector cimport SelectorLoop, ms_driver, ms_selector
 
+cdef extern from "clocks.h" nogil:
+    int64_t ms_wall_ms()
+
 cdef extern from "client/produce_answer.h" nogil:
     ctypedef struct ms_produced:
         int32_t partition
@@ -66,6 +69,7 @@ cdef extern from "client/sink.h" nogil:
         ms_driver driver
         bint is_held
         bint is_awaited
+        bint is_sender_near
         ms_selector* selector
         int64_t linger_ms
         int64_t request_bytes_max
@@ -75,7 +79,6 @@ cdef extern from "client/sink.h" nogil:
         int64_t loop_due_ms
         ms_request* sent
 
-    int64_t ms_wall_ms()
     void ms_sink_lock(ms_sink* sink)
     void ms_sink_unlock(ms_sink* sink)
     void ms_sink_init(

@@ -98,7 +98,7 @@ cdef class QueueLock:
         if self._state is not None:
             ms_sink_lock(&self._state.sink)
             self._state.sink.is_held = False
-            is_awaited = self._state.sink.is_awaited
+            is_awaited = self._state.sink.is_awaited and not self._state.sink.is_sender_near
             self._state.sink.is_awaited = False
             ms_sink_unlock(&self._state.sink)
         self._threads.release()
@@ -159,6 +159,10 @@ cdef class ProduceSink:
     def send_here(self):
         """Have the thread that notifies send what is due: what it has just written is near it."""
         self._wants_send = True
+        if self._loop is not None:
+            ms_sink_lock(&self.state.sink)
+            self.state.sink.is_sender_near = True
+            ms_sink_unlock(&self.state.sink)
 
     def grant(self, PartitionQueue queue not None, route, int64_t allowance, identity):
         """Let a partition send `allowance` batches; False if its connection is not open."""

@@ -2,8 +2,8 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True
 """The way of a record into a batch, in one compiled call; the fast half of the accumulator.
 
-`client.producer.native_accumulator` joins it with the plain `RecordAccumulator`: here a record goes
-into a batch that is open and has room, which is all there is to do for nearly every record. What
+`client.producer.compiled_accumulator` joins it with the plain `RecordAccumulator`: here a record
+goes into a batch that is open and has room, which is all there is to do for nearly every one. What
 happens once per batch (begin one, grow, close, wait for memory or metadata, refuse) is the plain
 one's. Relies on the GIL, where there is one: `client.producer.kernel` does not choose it elsewhere.
 """

@@ -1,9 +1,14 @@
 /* See sink.h: queues of batches, what is due, requests from them, and their sending. */
 
+#include "client/sink.h"
+
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "client/client_connection.h"
 #include "client/produce_answer.h"
-#include "client/sink.h"
+#include "clocks.h"
 #include "codec/crc_join.h"
 
 #define MS_FIRST_SINK_ID (1 << 29)
@@ -128,7 +133,7 @@ static int ms_partition_has_room(ms_sink *sink, const ms_partition *partition)
     pthread_mutex_lock(&selector->lock);
     ms_connection *connection =
         ms_connection_find(selector, partition->route.connection_id);
-    if (connection && connection->state == MS_OPEN && !connection->is_suspended)
+    if (connection && connection->state == MS_READY && !connection->is_suspended)
         answer = connection->driver_in_flight < sink->in_flight_max;
     if (answer < 0) {
         /* Nothing else may tell the Sender that it has to go on. */
@@ -248,14 +253,6 @@ ms_request *ms_sink_take_sent(ms_sink *sink)
 
 /* ---- the bytes of a request ---- */
 
-static uint8_t *ms_put_uvarint(uint8_t *p, uint64_t value)
-{
-    for (; value > 127; value >>= 7)
-        *p++ = (uint8_t)(value | 128);
-    *p++ = (uint8_t)value;
-    return p;
-}
-
 /* All but the checksum. */
 static uint8_t *ms_put_batch_header(uint8_t *p, const ms_entry *entry)
 {
@@ -281,7 +278,7 @@ static uint8_t *ms_put_partition(uint8_t *p, const ms_entry *entry, int is_flexi
 {
     int64_t size = ms_entry_size(entry);
     p = ms_write_big_endian(p, entry->partition->index, 4);
-    p = is_flexible ? ms_put_uvarint(p, (uint64_t)size + 1) : ms_write_big_endian(p, size, 4);
+    p = is_flexible ? ms_write_uvarint(p, (uint64_t)size + 1) : ms_write_big_endian(p, size, 4);
     return ms_put_batch_header(p, entry);
 }
 
@@ -321,7 +318,7 @@ static ms_outgoing *ms_frame_make(const ms_request *request)
     memcpy(p, route->head, (size_t)route->head_size);
     ms_write_big_endian(p + MS_CORRELATION_ID_AT - 4, request->correlation_id, 4);
     p += route->head_size;
-    p = is_flexible ? ms_put_uvarint(p, (uint64_t)request->count + 1)
+    p = is_flexible ? ms_write_uvarint(p, (uint64_t)request->count + 1)
                     : ms_write_big_endian(p, request->count, 4);
     for (int i = 0; i < request->count; i++) {
         kept[i] = request->entries[i];
@@ -382,7 +379,7 @@ static void ms_request_send(ms_sink *sink, ms_request_id request, ms_outgoing *o
     ms_event *event = ms_event_new(MS_DISPATCHED, request.connection_id, 0);
     pthread_mutex_lock(&selector->lock);
     ms_connection *connection = ms_connection_find(selector, request.connection_id);
-    int is_open = connection && connection->state == MS_OPEN;
+    int is_open = connection && connection->state == MS_READY;
     if (event) {
         event->correlation_id = request.correlation_id;
         event->sent_ms = ms_monotonic_ms();
@@ -410,8 +407,8 @@ static void ms_request_send(ms_sink *sink, ms_request_id request, ms_outgoing *o
     pthread_mutex_unlock(&selector->lock);
 }
 
-/* With `sending`: send what is due; when the next will be. Whoever holds the queues wakes the loop
-   when it has done, so then there is nothing to wait for: MS_NEVER. */
+/* With `sending`: send what is due; when the next will be. Whoever holds the queues, or is near,
+   wakes the loop when it has done, so then there is nothing to wait for: MS_NEVER. */
 static int64_t ms_sink_serve(ms_sink *sink, int64_t now_ms, int is_loop)
 {
     for (;;) {
@@ -422,13 +419,15 @@ static int64_t ms_sink_serve(ms_sink *sink, int64_t now_ms, int is_loop)
         ms_sink_lock(sink);
         if (sink->is_held)
             sink->is_awaited = 1;
-        else
+        else if (!is_loop || !sink->is_sender_near)
             request = ms_sink_take(sink, now_ms, 0, &due_ms);
         if (request) {
             out = ms_frame_make(request);
             id = (ms_request_id){request->connection_id, request->correlation_id, request->version};
         } else if (is_loop) {
             sink->loop_due_ms = due_ms;
+        } else {
+            sink->is_sender_near = 0;
         }
         ms_sink_unlock(sink);
         if (!request)
@@ -457,7 +456,7 @@ static void ms_sink_answered(
     int place = (int)(ms_read_big_endian(frame, 4) % MS_DRIVER_IN_FLIGHT_MAX);
     pthread_mutex_lock(&sink->selector->lock);
     connection->driver_in_flight--;
-    if (!ms_is_plain_success(frame, size, connection->driver_versions[place]))
+    if (ms_read_produced(frame, size, connection->driver_versions[place], NULL, 0) < 0)
         connection->is_suspended = 1;
     pthread_mutex_unlock(&sink->selector->lock);
 }
@@ -505,7 +504,7 @@ int ms_sink_resume(ms_sink *sink, int64_t connection_id)
     int is_open = 0;
     pthread_mutex_lock(&sink->selector->lock);
     ms_connection *connection = ms_connection_find(sink->selector, connection_id);
-    if (connection && connection->state == MS_OPEN) {
+    if (connection && connection->state == MS_READY) {
         is_open = 1;
         connection->is_suspended = 0;
     }

@@ -17,7 +17,7 @@
 #include <sched.h>
 #include <stdint.h>
 
-#include "client/client_calls.h"
+#include "client/client_sockets.h"
 #include "codec/batch.h"
 
 #define MS_REQUEST_BATCHES_MAX 64
@@ -89,6 +89,8 @@ typedef struct {
     int spin;
     int is_held;    /* a thread changes the queues, in Python: nobody else looks at them */
     int is_awaited; /* a thread could not look: the loop is to be woken afterwards */
+    int is_sender_near; /* a thread that has filled batches is going to send: the loop leaves them
+                           to it, in whose caches they are */
     ms_selector *selector; /* NULL: the Sender takes */
     uint32_t (*checksum)(uint32_t seed, const uint8_t *data, size_t size);
     int64_t linger_ms;

@@ -8,15 +8,16 @@ CRC; it never compresses.
 
 from cpython.buffer cimport (
     PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer)
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
+from cpython.bytes cimport (
+    PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE)
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
+from cpython.long cimport PyLong_CheckExact
 from cpython.mem cimport PyMem_RawFree
+from cpython.number cimport PyNumber_Index
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy, memset
 
-from millstream._accel.codec.arguments cimport (
-    check_field, flat_headers, get_view, raise_not_a_row, to_int, to_integer)
 from millstream._accel.arrow.input cimport MS_ROW_DONE
 from millstream._accel.arrow.reader cimport ArrowChunk, raise_row
 from millstream._accel.atomics cimport ms_add, ms_give_back, ms_take
@@ -24,16 +25,144 @@ from millstream._accel.codec.batch cimport (
     MS_BATCH_FULL, MS_BATCH_NO_MEMORY, MS_BATCH_NO_ROW, MS_BATCH_TOO_FAR, MS_BATCH_TOO_LARGE,
     MS_BATCH_TOO_MANY, MS_BODY_SIZE_MAX, ms_batch_add_rows, ms_batch_count, ms_batch_is_too_far,
     ms_batch_reserve, ms_batch_reset, ms_rows_job)
-from millstream._accel.codec.sealing cimport raise_too_large, seal_bytes, seal_view
+from millstream._accel.codec.crc32c cimport checksum
 from millstream._accel.wire cimport (
-    MS_CRC_END, MS_HEADER_SIZE, ms_record_length, ms_varint_size, ms_write_big_endian,
-    ms_write_bytes, ms_write_record)
+    MS_CRC_AT, MS_CRC_END, MS_HEADER_SIZE, MS_LENGTH_AT, MS_LENGTH_END, ms_bytes_size,
+    ms_record_length, ms_varint_size, ms_write_big_endian, ms_write_bytes, ms_write_record)
+
+from collections.abc import Iterable, Mapping
+
+from millstream.errors import MessageTooLarge
+
+cdef extern from "Python.h":
+    long long PyLong_AsLongLongAndOverflow(object number, int* overflow) except? -1
 
 cdef enum:
-    # That many rows take long enough that other threads gain by running meanwhile.
+    # That many rows take long enough that other threads gain by running meanwhile,
     RELEASE_GIL_ROWS = 1024
+    # as does a batch of this size to be copied and summed.
+    RELEASE_GIL_SIZE = 128 * 1024
 
 cdef uint8_t NOTHING = 0
+
+# ---- what callers give, checked and made fit for C; the plain version has the same errors ----
+
+
+cdef str type_name(value):
+    return type(value).__name__
+
+
+cdef object to_integer(value, str name):
+    """Any object that stands for an integer, as one."""
+    try:
+        return PyNumber_Index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be an integer, not {type_name(value)}") from None
+
+
+cdef int64_t to_int(value, str name, int bits) except? -1:
+    """`value` as a signed integer of `bits` bits, or an error that says which one is wrong."""
+    cdef int overflow = 0
+    if not PyLong_CheckExact(value):
+        value = to_integer(value, name)
+    cdef int64_t number = PyLong_AsLongLongAndOverflow(value, &overflow)
+    if overflow or (bits < 64 and (number >> (bits - 1)) not in (0, -1)):
+        raise OverflowError(f"{name} {value} does not fit {bits} bits")
+    return number
+
+
+cdef int check_field(field, str name) except -1:
+    if field is not None and not isinstance(field, (bytes, bytearray, memoryview)):
+        raise TypeError(
+            f"{name} must be bytes, bytearray, memoryview or None, not {type_name(field)}")
+    return 0
+
+
+cdef int get_view(field, Py_buffer* view) except -1:
+    """A field that passed `check_field` as a view; None has length -1 and no object."""
+    if field is None:
+        view.buf = NULL
+        view.len = -1
+        return 0
+    if isinstance(field, memoryview) and not field.c_contiguous:
+        field = bytes(field)
+    return PyObject_GetBuffer(field, view, PyBUF_SIMPLE)
+
+
+cdef list flat_headers(headers, int64_t* size):
+    """[key, value, key, value, ...] as bytes or None, and the bytes they will take."""
+    cdef list flat = []
+    cdef bytes encoded
+    if isinstance(headers, Mapping):
+        headers = headers.items()
+    elif not isinstance(headers, Iterable):
+        raise TypeError(
+            "headers must be a mapping or an iterable of (key, value) pairs, "
+            f"not {type_name(headers)}")
+    for pair in headers:
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise TypeError(f"a header must be a (key, value) pair, not {type_name(pair)}")
+        key, value = pair
+        if not isinstance(key, str):
+            raise TypeError(f"header key must be str, not {type_name(key)}")
+        encoded = (<str>key).encode("utf-8", "surrogateescape")
+        if value is not None and not PyBytes_CheckExact(value):
+            check_field(value, "header value")
+            value = bytes(value)
+        flat.append(encoded)
+        flat.append(value)
+        size[0] += ms_bytes_size(PyBytes_GET_SIZE(encoded))
+        size[0] += ms_bytes_size(-1 if value is None else PyBytes_GET_SIZE(value))
+    return flat
+
+
+cdef int raise_not_a_row(str found) except -1:
+    raise TypeError(
+        "a row must be a tuple of (timestamp, key, value) or (timestamp, key, value, headers), "
+        f"not {found}")
+
+
+# ---- the last step: header and body in one piece, with the length and the checksum ----
+
+
+cdef int raise_too_large(int64_t body_size) except -1:
+    raise MessageTooLarge(
+        f"the batch would have {MS_HEADER_SIZE + body_size} bytes, the limit is {INT32_MAX}")
+
+
+cdef void fill(uint8_t* batch, uint8_t* header, const uint8_t* body, int64_t size) noexcept nogil:
+    """Header and body in place, with the length and the CRC of both."""
+    memcpy(batch, header, MS_HEADER_SIZE)
+    if size:
+        memcpy(batch + MS_HEADER_SIZE, body, size)
+    ms_write_big_endian(batch + MS_LENGTH_AT, MS_HEADER_SIZE + size - MS_LENGTH_END, 4)
+    ms_write_big_endian(
+        batch + MS_CRC_AT, checksum(0, batch + MS_CRC_END, MS_HEADER_SIZE + size - MS_CRC_END), 4)
+
+
+cdef bytes seal_bytes(uint8_t* header, const uint8_t* body, int64_t size):
+    if size > INT32_MAX - MS_HEADER_SIZE:
+        raise_too_large(size)
+    cdef bytes batch = PyBytes_FromStringAndSize(NULL, MS_HEADER_SIZE + size)
+    cdef uint8_t* data = <uint8_t*>PyBytes_AS_STRING(batch)
+    if size >= RELEASE_GIL_SIZE:
+        with nogil:
+            fill(data, header, body, size)
+    else:
+        fill(data, header, body, size)
+    return batch
+
+
+cdef bytes seal_view(uint8_t* header, body):
+    cdef Py_buffer view
+    PyObject_GetBuffer(body, &view, PyBUF_SIMPLE)
+    try:
+        return seal_bytes(header, <const uint8_t*>view.buf, view.len)
+    finally:
+        PyBuffer_Release(&view)
+
+
+# ---- the writer ----
 
 
 cdef inline bint is_plain(field, const uint8_t** data, int64_t* length):

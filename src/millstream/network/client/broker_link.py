@@ -75,7 +75,7 @@ class Feature(NamedTuple):
     max_supported: int
 
 
-class Order(NamedTuple):
+class Periodic(NamedTuple):
     """A periodic request: what it asks, and who hears of the answers."""
 
     api: ApiKey
@@ -92,7 +92,7 @@ class InFlight(NamedTuple):
     timeout_ms: int
     on_done: OnDone | None
     on_frame: OnFrame | None
-    order_id: int = 0
+    periodic_id: int = 0
     """The periodic request that it belongs to; 0 for an ordinary request."""
     take: TakeFrame | None = None
     """Of a request that the selector sent by itself, within its own limit of requests in flight:
@@ -178,7 +178,7 @@ class BrokerLink:
         "last_failure",
         "look_ms",
         "node_id",
-        "orders",
+        "periodic",
         "port",
         "reconnect_failures",
         "reconnect_ms",
@@ -206,8 +206,8 @@ class BrokerLink:
         self.in_flight: dict[int, InFlight] = {}
         """By correlation id, in the order they were sent."""
         self.waiting: deque[Waiting] = deque()
-        self.orders: dict[int, Order] = {}
-        """Standing orders by id."""
+        self.periodic: dict[int, Periodic] = {}
+        """Periodic requests by id."""
         self.reconnect_failures = 0
         self.reconnect_ms = 0
         """Not before this time."""
@@ -234,9 +234,11 @@ class BrokerLink:
         return len(self.in_flight) + len(self.waiting)
 
     @property
-    def orders_in_flight(self) -> int:
+    def selector_in_flight(self) -> int:
         """How many of the requests in flight the selector sent by itself."""
-        return sum(1 for each in self.in_flight.values() if each.order_id or each.take is not None)
+        return sum(
+            1 for each in self.in_flight.values() if each.periodic_id or each.take is not None
+        )
 
     def move_to(self, state: LinkState) -> None:
         """Change the state; only legal ways."""
@@ -270,7 +272,7 @@ class BrokerLink:
             self.state is LinkState.READY
             and 0 <= idle_ms <= now_ms - self.used_ms
             and not self.load
-            and not self.orders
+            and not self.periodic
         )
 
     def expect(self, correlation_id: int, sent: InFlight) -> None:
@@ -300,6 +302,6 @@ class BrokerLink:
                 times += [each.deadline_ms for each in self.in_flight.values()]
                 if self.is_throttled(now_ms) and self.waiting:
                     times.append(self.throttled_until_ms)
-                if not self.in_flight and not self.orders and idle_ms >= 0:
+                if not self.in_flight and not self.periodic and idle_ms >= 0:
                     times.append(self.used_ms + idle_ms)
         return min(times, default=None)

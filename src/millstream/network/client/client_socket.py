@@ -16,9 +16,10 @@ from millstream.errors import ProtocolError
 from millstream.protocol.frame import SIZE_BYTES, cut_frames
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from millstream.network.client.name_resolution import SocketAddress
+    from millstream.network.client.transport import ClientTransport
     from millstream.types import ReadableBuffer
 
 _RECEIVE_BYTES: Final = 1 << 16
@@ -34,7 +35,7 @@ class SocketClosed(Exception):
 
 
 class ClientSocket:
-    """A socket that is being connected, or is."""
+    """A socket that is being connected, shakes hands, or is ready for frames."""
 
     __slots__ = (
         "_backlog",
@@ -42,12 +43,21 @@ class ClientSocket:
         "_frames",
         "_large",
         "_large_end",
+        "_open_transport",
         "_rest",
+        "_transport",
         "socket",
     )
 
-    def __init__(self, address: SocketAddress, frame_bytes_max: int) -> None:
+    def __init__(
+        self,
+        address: SocketAddress,
+        frame_bytes_max: int,
+        open_transport: Callable[[socket.socket], ClientTransport],
+    ) -> None:
         """Begins to connect; raises SocketClosed if that fails at once."""
+        self._open_transport = open_transport
+        self._transport: ClientTransport | None = None
         self._backlog: deque[memoryview] = deque()
         self._frame_bytes_max = frame_bytes_max
         self._frames: list[ReadableBuffer] = []
@@ -74,11 +84,22 @@ class ClientSocket:
         """Whether bytes wait for room in the system's buffer."""
         return bool(self._backlog)
 
-    def require_connected(self) -> None:
-        """Raise SocketClosed if connecting has failed."""
-        code = self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        if code:
-            raise SocketClosed(_reason(OSError(code, "")))
+    @property
+    def has_unread(self) -> bool:
+        """Whether the transport has bytes that the system does not tell of."""
+        return self._transport is not None and self._transport.has_buffered
+
+    def shake_hands(self) -> int:
+        """Go on towards readiness, as `ClientTransport.shake_hands`; SocketClosed if it failed."""
+        try:
+            if self._transport is None:
+                code = self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+                if code:
+                    raise SocketClosed(_reason(OSError(code, "")))
+                self._transport = self._open_transport(self.socket)
+            return self._transport.shake_hands()
+        except OSError as error:
+            raise SocketClosed(_reason(error)) from error
 
     def send(self, parts: Sequence[ReadableBuffer]) -> None:
         """Send what fits now and keep the rest."""
@@ -90,9 +111,10 @@ class ClientSocket:
     def flush(self) -> None:
         """Send of the backlog what fits."""
         backlog = self._backlog
+        assert self._transport is not None
         try:
             while backlog:
-                sent = self.socket.sendmsg(
+                sent = self._transport.send(
                     [backlog[i] for i in range(min(len(backlog), _PARTS_PER_CALL))]
                 )
                 while backlog and sent >= len(backlog[0]):
@@ -106,9 +128,12 @@ class ClientSocket:
 
     def receive(self) -> list[ReadableBuffer]:
         """Every frame that is complete now. After an error `take_frames` has those before it."""
+        transport = self._transport
+        assert transport is not None
         try:
             for _ in range(_RECEIVES_PER_TURN):
-                if not (self._receive_large() if self._large else self._receive_small()):
+                receive = self._receive_large if self._large else self._receive_small
+                if not receive(transport) and not transport.has_buffered:
                     break
         except BlockingIOError:
             pass
@@ -126,9 +151,9 @@ class ClientSocket:
         self._backlog.clear()
         self.socket.close()
 
-    def _receive_small(self) -> bool:
+    def _receive_small(self, transport: ClientTransport) -> bool:
         """Read once; False when the system has no more for now."""
-        received = self.socket.recv(_RECEIVE_BYTES)
+        received = transport.receive(_RECEIVE_BYTES)
         if not received:
             raise SocketClosed(CLOSED_BY_BROKER)
         data = self._rest + received if self._rest else received
@@ -150,10 +175,10 @@ class ClientSocket:
         self._large[: len(beginning)] = beginning
         self._large_end = len(beginning)
 
-    def _receive_large(self) -> bool:
+    def _receive_large(self, transport: ClientTransport) -> bool:
         assert self._large is not None
         with memoryview(self._large) as view, view[self._large_end :] as room:
-            received = self.socket.recv_into(room)
+            received = transport.receive_into(room)
             has_more = received == len(room)
         if not received:
             raise SocketClosed(CLOSED_BY_BROKER)

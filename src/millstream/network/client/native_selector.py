@@ -26,7 +26,7 @@ from millstream.protocol.frame import SIZE_BYTES, cut_frames
 if TYPE_CHECKING:
     from millstream.network.client.name_resolution import Resolution
 
-_RECEIVED_BYTES_MAX: Final = 64 << 20
+RECEIVED_BYTES_MAX: Final = 64 << 20
 """What may wait for `poll`; beyond it the sockets are not read until `poll` was called."""
 
 _CLOSED_BY_PEER: Final = -1
@@ -36,7 +36,14 @@ _FRAME_SIZE: Final = -2
 class NativeSelector(SelectorCore):
     """Linux only. One thread uses it; only `wake` may be called from others."""
 
-    def __init__(self, *, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
+    def __init__(
+        self,
+        *,
+        frame_bytes_max: int = FRAME_BYTES_MAX,
+        received_bytes_max: int = RECEIVED_BYTES_MAX,
+        transports: object | None = None,
+    ) -> None:
+        """`transports`: what is between frames and sockets, see `SelectorCore`; nothing without."""
         # Why a name could not be resolved, until the event says so. By whom is known only here,
         # so the event's maker shares the mapping and not the selector, which it would keep alive.
         self._failures: dict[int, str] = {}
@@ -47,7 +54,8 @@ class NativeSelector(SelectorCore):
             Repeated,
             Dispatched,
             frame_bytes_max=frame_bytes_max,
-            received_bytes_max=_RECEIVED_BYTES_MAX,
+            received_bytes_max=received_bytes_max,
+            transports=transports,
         )
 
     def connect(self, connection_id: int, host: str, port: int) -> None:

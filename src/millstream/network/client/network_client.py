@@ -34,6 +34,7 @@ from millstream.network.client.handshake import (
     read_versions,
     versions_request,
 )
+from millstream.network.client.periodic_requests import PeriodicRequests
 from millstream.network.client.request_framing import RequestFraming
 from millstream.network.client.selector import (
     Connected,
@@ -42,7 +43,6 @@ from millstream.network.client.selector import (
     Received,
     Repeated,
 )
-from millstream.network.client.standing_orders import StandingOrders
 from millstream.protocol.api import API_BY_KEY, ApiKey
 from millstream.protocol.frame import SIZE_BYTES
 
@@ -94,7 +94,7 @@ class NetworkClient(BrokerDirectory):
         self._by_connection: dict[int, BrokerLink] = {}
         self._next_connection_id = 1
         self._framing = RequestFraming(config.client_id)
-        self._orders = StandingOrders(selector, self._framing)
+        self._periodic = PeriodicRequests(selector, self._framing)
         self.find_sent: Callable[[int, int], SentRequest | None] = lambda *_: None
         """Asked what the selector has sent by itself, by the correlation id and the time; None if
         no answer comes."""
@@ -171,17 +171,17 @@ class NetworkClient(BrokerDirectory):
     ) -> int:
         """Have the selector send a request regularly, on time whatever this process is doing.
 
-        `on_response` gets every response. The order ends with the connection: then it gets one
-        error. Raises BrokerUnreachable unless the broker is connected. Returns the order's id.
+        `on_response` gets every response. It ends with the connection: then it gets one
+        error. Raises BrokerUnreachable unless the broker is connected. Returns its id.
         """
         link = self._links.get(node_id)
         if link is None or link.state is not LinkState.READY:
             raise BrokerUnreachable(f"broker {node_id} is not connected")
-        return self._orders.place(link, request, (first_ms, every_ms, until_ms), on_response)
+        return self._periodic.place(link, request, (first_ms, every_ms, until_ms), on_response)
 
-    def cancel(self, order_id: int) -> None:
+    def cancel(self, periodic_id: int) -> None:
         """End a periodic request; its callback is not called any more."""
-        self._orders.cancel(order_id)
+        self._periodic.cancel(periodic_id)
 
     # What the driver calls.
 
@@ -221,7 +221,7 @@ class NetworkClient(BrokerDirectory):
         if link is None:
             return
         if type(event) is Repeated:
-            self._orders.note_sent(link, event, self._config.request_timeout_ms)
+            self._periodic.note_sent(link, event, self._config.request_timeout_ms)
         elif type(event) is Connected:
             link.move_to(LinkState.HANDSHAKING)
             self._ask_versions(link, FIRST_VERSION, now_ms)
@@ -268,7 +268,7 @@ class NetworkClient(BrokerDirectory):
     def _has_room(self, link: BrokerLink, now_ms: int) -> bool:
         return (
             link.state is LinkState.READY
-            and len(link.in_flight) - link.orders_in_flight < self._config.max_in_flight
+            and len(link.in_flight) - link.selector_in_flight < self._config.max_in_flight
             and not link.is_throttled(now_ms)
         )
 
@@ -327,22 +327,22 @@ class NetworkClient(BrokerDirectory):
         link.move_to(LinkState.DISCONNECTED)
 
     def _fail_all(self, link: BrokerLink, error: MillstreamError | None, now_ms: int) -> None:
-        """End every request and order of a link; without `error`, because it is unreachable."""
+        """End all requests of a link, periodic ones too; without `error`: it is unreachable."""
         in_flight, link.in_flight = link.in_flight, {}
-        waiting, orders = list(link.waiting), self._orders.take_all(link)
+        waiting, ended = list(link.waiting), self._periodic.take_all(link)
         link.waiting.clear()
         problem = f"{link.name}: {link.last_failure}"
         for each in in_flight.values():
-            if not each.order_id:
+            if not each.periodic_id:
                 each.fail(error or BrokerUnreachable(problem, was_sent=True), now_ms)
-        for order in orders:
-            order.on_response(error or BrokerUnreachable(problem, was_sent=True), now_ms)
+        for periodic in ended:
+            periodic.on_response(error or BrokerUnreachable(problem, was_sent=True), now_ms)
         for waited in waiting:
             waited.fail(error or BrokerUnreachable(problem), now_ms)
 
     def _close_if_done(self, link: BrokerLink) -> None:
         """Hang up on a broker that was forgotten, once nothing is under way."""
-        if link not in self._retired or link.load or link.orders:
+        if link not in self._retired or link.load or link.periodic:
             return
         self._retired.remove(link)
         if link.state is not LinkState.DISCONNECTED:
@@ -413,7 +413,7 @@ class NetworkClient(BrokerDirectory):
             return False
         link.used_ms = now_ms
         taken = None if answered.take is None else answered.take(frame, now_ms)
-        if taken is None and (answered.order_id == 0 or answered.order_id in link.orders):
+        if taken is None and (answered.periodic_id == 0 or answered.periodic_id in link.periodic):
             self._finish(link, answered, frame, now_ms)
         if link.waiting:
             self._serve_waiting(link, now_ms)

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 FIRST_SINK_CORRELATION_ID: Final = 1 << 29
 """Requests that the selector takes by itself count from here, up to the periodic requests."""
 
-FIRST_ORDER_CORRELATION_ID: Final = 1 << 30
-"""Standing orders count from here, ordinary requests from 1."""
+FIRST_PERIODIC_CORRELATION_ID: Final = 1 << 30
+"""Periodic requests count from here, ordinary requests from 1."""
 
-_IDS_PER_ORDER: Final = 1 << 16
+_IDS_PER_PERIODIC: Final = 1 << 16
 """How many ids a periodic request has to itself until it meets another one's."""
-_ORDER_BLOCKS: Final = (1 << 30) // _IDS_PER_ORDER
+_PERIODIC_BLOCKS: Final = (1 << 30) // _IDS_PER_PERIODIC
 _NO_TAGS: Final = b"\0"
 
 _request_head = struct.Struct(">ihhi").pack
@@ -47,9 +47,9 @@ class RequestFraming:
         return taken
 
     @staticmethod
-    def first_order_id(order_id: int) -> int:
+    def first_periodic_id(periodic_id: int) -> int:
         """The correlation id of a periodic request's first sending."""
-        return FIRST_ORDER_CORRELATION_ID + order_id % _ORDER_BLOCKS * _IDS_PER_ORDER
+        return FIRST_PERIODIC_CORRELATION_ID + periodic_id % _PERIODIC_BLOCKS * _IDS_PER_PERIODIC
 
     def framed(
         self, api: ApiKey, version: int, correlation_id: int, body: Sequence[ReadableBuffer]

@@ -18,12 +18,14 @@ from millstream.clock import SystemClock
 from millstream.errors import ProtocolError
 from millstream.network.client.client_socket import ClientSocket, SocketClosed
 from millstream.network.client.name_resolution import Resolution, numeric_addresses, resolve
+from millstream.network.client.transport import DONE, PlainTransport
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from millstream.clock import Clock
     from millstream.network.client.name_resolution import SocketAddress
+    from millstream.network.client.transport import ClientTransport
     from millstream.types import ReadableBuffer
 
 FRAME_BYTES_MAX: Final = 300 << 20
@@ -58,7 +60,7 @@ class Repeated(NamedTuple):
     """A periodic request was sent once more."""
 
     connection_id: int
-    order_id: int
+    periodic_id: int
     correlation_id: int
     sent_ms: int
 
@@ -74,7 +76,7 @@ class Dispatched(NamedTuple):
 SelectorEvent: TypeAlias = Connected | Received | Disconnected | Repeated | Dispatched
 
 
-class StandingOrder(NamedTuple):
+class PeriodicRequest(NamedTuple):
     """A request that the selector sends again and again by itself, punctually: a heartbeat."""
 
     frame: bytes
@@ -105,11 +107,11 @@ class ClientSelector(Protocol):
         """Close a connection and cancel its periodic requests; no event follows."""
         ...
 
-    def repeat(self, connection_id: int, order_id: int, order: StandingOrder) -> None:
-        """Send a frame regularly from now on; replaces an order of the same id."""
+    def repeat(self, connection_id: int, periodic_id: int, periodic: PeriodicRequest) -> None:
+        """Send a frame regularly from now on; replaces one of the same id."""
         ...
 
-    def cancel(self, order_id: int) -> None:
+    def cancel(self, periodic_id: int) -> None:
         """End a periodic request; fine if it has ended."""
         ...
 
@@ -126,16 +128,16 @@ class ClientSelector(Protocol):
         ...
 
 
-class _Order:
+class _Periodic:
     """A periodic request and when it is due next."""
 
-    __slots__ = ("connection_id", "correlation_id", "due_ms", "order")
+    __slots__ = ("connection_id", "correlation_id", "due_ms", "request")
 
-    def __init__(self, connection_id: int, order: StandingOrder) -> None:
+    def __init__(self, connection_id: int, request: PeriodicRequest) -> None:
         self.connection_id = connection_id
-        self.order = order
-        self.due_ms = order.first_ms
-        self.correlation_id = order.correlation_id
+        self.request = request
+        self.due_ms = request.first_ms
+        self.correlation_id = request.correlation_id
 
 
 class _Connecting:
@@ -149,18 +151,29 @@ class _Connecting:
 
 
 class SocketSelector:
-    """The plain `ClientSelector`: non-blocking sockets on the system's readiness calls."""
+    """The plain `ClientSelector`: non-blocking sockets on the system's readiness calls.
+
+    A connection is connecting, handshaking, ready; nothing is sent before it is ready.
+    """
 
     def __init__(
-        self, clock: Clock | None = None, *, frame_bytes_max: int = FRAME_BYTES_MAX
+        self,
+        clock: Clock | None = None,
+        *,
+        frame_bytes_max: int = FRAME_BYTES_MAX,
+        open_transport: Callable[[socket.socket], ClientTransport] = PlainTransport,
     ) -> None:
         self._clock: Clock = clock or SystemClock()
         self._frame_bytes_max = frame_bytes_max
+        self._open_transport = open_transport
         self._selector = selectors.DefaultSelector()
         self._sockets: dict[int, ClientSocket] = {}
         self._connecting: dict[int, _Connecting] = {}
+        """Those that are not ready."""
+        self._unread: set[int] = set()
+        """Those whose transports have bytes that the system does not tell of."""
         self._resolved: deque[Resolution] = deque()
-        self._orders: dict[int, _Order] = {}
+        self._periodic: dict[int, _Periodic] = {}
         self._events: list[SelectorEvent] = []
         self._wake_reader, self._wake_writer = socket.socketpair()
         self._wake_reader.setblocking(False)
@@ -195,36 +208,39 @@ class SocketSelector:
     def close(self, connection_id: int) -> None:
         """See `ClientSelector`."""
         self._connecting.pop(connection_id, None)
-        self._orders = {
-            order_id: order
-            for order_id, order in self._orders.items()
-            if order.connection_id != connection_id
+        self._unread.discard(connection_id)
+        self._periodic = {
+            periodic_id: periodic
+            for periodic_id, periodic in self._periodic.items()
+            if periodic.connection_id != connection_id
         }
         connection = self._sockets.pop(connection_id, None)
         if connection is not None:
             self._selector.unregister(connection.socket)
             connection.close()
 
-    def repeat(self, connection_id: int, order_id: int, order: StandingOrder) -> None:
+    def repeat(self, connection_id: int, periodic_id: int, periodic: PeriodicRequest) -> None:
         """See `ClientSelector`."""
-        self._orders[order_id] = _Order(connection_id, order)
+        self._periodic[periodic_id] = _Periodic(connection_id, periodic)
 
-    def cancel(self, order_id: int) -> None:
+    def cancel(self, periodic_id: int) -> None:
         """See `ClientSelector`."""
-        self._orders.pop(order_id, None)
+        self._periodic.pop(periodic_id, None)
 
     def poll(self, timeout_ms: int | None) -> list[SelectorEvent]:
         """See `ClientSelector`."""
-        self._send_due_orders()
+        self._send_due_periodic()
         wait_s = self._wait_s(timeout_ms)
         for ready, readiness in self._selector.select(wait_s):
             if ready.data == -1:
                 self._drain_wake()
             elif ready.data in self._connecting:
-                self._finish_connecting(ready.data)
+                self._shake_hands(ready.data)
             else:
                 self._serve(ready.data, readiness)
-        self._send_due_orders()
+        for connection_id in list(self._unread):
+            self._serve(connection_id, selectors.EVENT_READ)
+        self._send_due_periodic()
         events, self._events = self._events, []
         return events
 
@@ -245,15 +261,15 @@ class SocketSelector:
         for connection_id in list(self._sockets):
             self.close(connection_id)
         self._connecting.clear()
-        self._orders.clear()
+        self._periodic.clear()
         self._selector.close()
         self._wake_reader.close()
         self._wake_writer.close()
 
     def _wait_s(self, timeout_ms: int | None) -> float | None:
-        if self._events:
+        if self._events or self._unread:
             return 0
-        limits = [each.due_ms - self._clock.monotonic_ms() for each in self._orders.values()]
+        limits = [each.due_ms - self._clock.monotonic_ms() for each in self._periodic.values()]
         if timeout_ms is not None:
             limits.append(timeout_ms)
         return None if not limits else max(0, min(limits)) / 1000
@@ -284,7 +300,9 @@ class SocketSelector:
         connecting = self._connecting[connection_id]
         while connecting.addresses:
             try:
-                connection = ClientSocket(connecting.addresses.popleft(), self._frame_bytes_max)
+                connection = ClientSocket(
+                    connecting.addresses.popleft(), self._frame_bytes_max, self._open_transport
+                )
             except SocketClosed as error:
                 connecting.failures.append(str(error))
                 continue
@@ -295,10 +313,11 @@ class SocketSelector:
         reason = "; ".join(dict.fromkeys(connecting.failures)) or "the host has no address"
         self._events.append(Disconnected(connection_id, reason))
 
-    def _finish_connecting(self, connection_id: int) -> None:
+    def _shake_hands(self, connection_id: int) -> None:
+        """The socket is connected, or has something for the handshake, or has failed."""
         connection = self._sockets[connection_id]
         try:
-            connection.require_connected()
+            awaited = connection.shake_hands()
         except SocketClosed as error:
             self._connecting[connection_id].failures.append(str(error))
             del self._sockets[connection_id]
@@ -306,8 +325,12 @@ class SocketSelector:
             connection.close()
             self._try_next(connection_id)
             return
+        if awaited != DONE:
+            self._selector.modify(connection.socket, awaited, connection_id)
+            return
         del self._connecting[connection_id]
         self._watch(connection_id, connection)
+        self._note_unread(connection_id, connection)
         self._events.append(Connected(connection_id))
 
     def _serve(self, connection_id: int, readiness: int) -> None:
@@ -321,9 +344,16 @@ class SocketSelector:
                     self._watch(connection_id, connection)
             if readiness & selectors.EVENT_READ:
                 self._events += [Received(connection_id, each) for each in connection.receive()]
+                self._note_unread(connection_id, connection)
         except (SocketClosed, ProtocolError) as error:
             self._events += [Received(connection_id, each) for each in connection.take_frames()]
             self._lose(connection_id, str(error))
+
+    def _note_unread(self, connection_id: int, connection: ClientSocket) -> None:
+        if connection.has_unread:
+            self._unread.add(connection_id)
+        else:
+            self._unread.discard(connection_id)
 
     def _watch(self, connection_id: int, connection: ClientSocket) -> None:
         wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if connection.has_backlog else 0)
@@ -333,24 +363,27 @@ class SocketSelector:
         self.close(connection_id)
         self._events.append(Disconnected(connection_id, reason))
 
-    def _send_due_orders(self) -> None:
-        if not self._orders:
+    def _send_due_periodic(self) -> None:
+        if not self._periodic:
             return
         now_ms = self._clock.monotonic_ms()
-        for order_id, each in list(self._orders.items()):
+        for periodic_id, each in list(self._periodic.items()):
             if each.due_ms > now_ms:
                 continue
-            if now_ms >= each.order.until_ms or each.connection_id not in self._sockets:
-                self._orders.pop(order_id, None)
+            is_ready = (
+                each.connection_id in self._sockets and each.connection_id not in self._connecting
+            )
+            if now_ms >= each.request.until_ms or not is_ready:
+                self._periodic.pop(periodic_id, None)
                 continue
-            self._send_order(order_id, each, now_ms)
+            self._send_periodic(periodic_id, each, now_ms)
 
-    def _send_order(self, order_id: int, each: _Order, now_ms: int) -> None:
-        frame = bytearray(each.order.frame)
+    def _send_periodic(self, periodic_id: int, each: _Periodic, now_ms: int) -> None:
+        frame = bytearray(each.request.frame)
         frame[_CORRELATION_ID] = each.correlation_id.to_bytes(4, "big")
-        self._events.append(Repeated(each.connection_id, order_id, each.correlation_id, now_ms))
+        self._events.append(Repeated(each.connection_id, periodic_id, each.correlation_id, now_ms))
         each.correlation_id += 1
         # From when it was due, so that being late once does not delay all that follow; but
         # nothing is made up for after a long sleep.
-        each.due_ms = max(each.due_ms + each.order.every_ms, now_ms + 1)
+        each.due_ms = max(each.due_ms + each.request.every_ms, now_ms + 1)
         self.send(each.connection_id, [frame])

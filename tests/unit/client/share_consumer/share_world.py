@@ -84,8 +84,8 @@ class ShareNetwork:
     ) -> int:
         return self.coordinator.repeat(request, first_ms, every_ms, until_ms, on_response)
 
-    def cancel(self, order_id: int) -> None:
-        self.coordinator.cancel(order_id)
+    def cancel(self, periodic_id: int) -> None:
+        self.coordinator.cancel(periodic_id)
 
 
 class ShareMetadata(FakeMetadata):

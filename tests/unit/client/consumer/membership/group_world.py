@@ -62,7 +62,7 @@ class Sent(NamedTuple):
     timeout_ms: int | None
 
 
-class StandingOrder(NamedTuple):
+class PeriodicRequest(NamedTuple):
     """A heartbeat that the selector would repeat."""
 
     request: Message
@@ -79,7 +79,7 @@ class FakeLink:
         self.ready = True
         self.lost_at: list[int] = []
         self.sent: list[Sent] = []
-        self.orders: dict[int, StandingOrder] = {}
+        self.orders: dict[int, PeriodicRequest] = {}
         self.version: int | None = 1
         self._next_order = 1
 
@@ -112,7 +112,7 @@ class FakeLink:
         if not self.ready:
             raise BrokerUnreachable("not connected")
         self._next_order += 1
-        order = StandingOrder(request, first_ms, every_ms, until_ms, on_response)
+        order = PeriodicRequest(request, first_ms, every_ms, until_ms, on_response)
         self.orders[self._next_order] = order
         return self._next_order
 
@@ -143,7 +143,7 @@ class FakeLink:
         order.on_response(BrokerUnreachable("gone"), now_ms)
 
     @property
-    def order(self) -> StandingOrder:
+    def order(self) -> PeriodicRequest:
         (order,) = self.orders.values()
         return order
 

@@ -210,7 +210,7 @@ def test_a_target_that_changes_meanwhile_is_reached_in_the_next_round() -> None:
     assert owned(asked(world)) == "t-1"
 
 
-def test_an_epoch_that_moves_under_the_standing_order_is_followed_by_a_full_heartbeat() -> None:
+def test_an_epoch_that_moves_under_the_periodic_request_is_followed_by_a_full_heartbeat() -> None:
     world = World(t=2)
     consumer = joined(world)
 

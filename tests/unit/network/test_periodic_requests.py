@@ -52,19 +52,19 @@ def test_no_more_than_the_limit_are_in_flight_and_the_rest_follow_in_order(
     assert [m.generation_id for m in sent if isinstance(m, HeartbeatRequest)] == [2, 3]
 
 
-def test_a_standing_order_is_answered_each_time(
+def test_a_periodic_request_is_answered_each_time(
     client: NetworkClient, selector: ScriptedSelector
 ) -> None:
     connection = connected(client, selector)
     done = Done()
-    order_id = client.repeat(1, HeartbeatRequest(group_id="g"), 100, 50, 1_000, done)
-    sent_to, order = selector.orders[order_id]
+    periodic_id = client.repeat(1, HeartbeatRequest(group_id="g"), 100, 50, 1_000, done)
+    sent_to, periodic = selector.periodic[periodic_id]
     assert sent_to == connection.connection_id
-    assert (order.first_ms, order.every_ms, order.until_ms) == (100, 50, 1_000)
-    assert order.correlation_id >= 1 << 30
+    assert (periodic.first_ms, periodic.every_ms, periodic.until_ms) == (100, 50, 1_000)
+    assert periodic.correlation_id >= 1 << 30
 
     for times in range(2):
-        correlation_id = selector.fire(order_id, 100 + 50 * times, times)
+        correlation_id = selector.fire(periodic_id, 100 + 50 * times, times)
         answer = encode_response(HeartbeatResponse(error_code=times), 4, correlation_id)
         selector.receive(connection, answer[4:])
     client.handle(selector.take(), 150)
@@ -73,14 +73,14 @@ def test_a_standing_order_is_answered_each_time(
     assert codes == [0, 1]
 
 
-def test_a_standing_order_ends_with_its_connection_and_one_error(
+def test_a_periodic_request_ends_with_its_connection_and_one_error(
     client: NetworkClient, selector: ScriptedSelector
 ) -> None:
     connection = connected(client, selector)
     done = Done()
-    order_id = client.repeat(1, HeartbeatRequest(), 100, 50, 1_000, done)
-    selector.fire(order_id, 100)
-    selector.fire(order_id, 150, 1)
+    periodic_id = client.repeat(1, HeartbeatRequest(), 100, 50, 1_000, done)
+    selector.fire(periodic_id, 100)
+    selector.fire(periodic_id, 150, 1)
     selector.drop(connection)
     client.handle(selector.take(), 160)
 
@@ -94,13 +94,13 @@ def test_the_answer_to_a_cancelled_order_is_dropped(
 ) -> None:
     connection = connected(client, selector)
     done = Done()
-    order_id = client.repeat(1, HeartbeatRequest(), 100, 50, 1_000, done)
-    before = selector.fire(order_id, 100)
+    periodic_id = client.repeat(1, HeartbeatRequest(), 100, 50, 1_000, done)
+    before = selector.fire(periodic_id, 100)
     client.handle(selector.take(), 100)
-    late = selector.fire(order_id, 150, 1)
-    client.cancel(order_id)
-    client.cancel(order_id)
-    assert not selector.orders
+    late = selector.fire(periodic_id, 150, 1)
+    client.cancel(periodic_id)
+    client.cancel(periodic_id)
+    assert not selector.periodic
     for correlation_id in (before, late):
         answer = encode_response(HeartbeatResponse(), 4, correlation_id)
         selector.receive(connection, answer[4:])
@@ -111,13 +111,13 @@ def test_the_answer_to_a_cancelled_order_is_dropped(
     assert client.in_flight(1) == 0
 
 
-def test_standing_orders_leave_room_for_requests_and_keep_the_connection(
+def test_periodic_requests_leave_room_for_requests_and_keep_the_connection(
     client: NetworkClient, selector: ScriptedSelector
 ) -> None:
     connection = connected(client, selector)
-    order_id = client.repeat(1, HeartbeatRequest(), 0, 50, 10**9, Done())
+    periodic_id = client.repeat(1, HeartbeatRequest(), 0, 50, 10**9, Done())
     for times in range(3):
-        selector.fire(order_id, 0, times)
+        selector.fire(periodic_id, 0, times)
     client.handle(selector.take(), 0)
 
     assert client.is_ready(1, 0)

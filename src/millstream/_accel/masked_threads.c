@@ -1,6 +1,6 @@
 /* Threads that take no signals. Called with the GIL, by the owner of the thread. */
 
-#include "quiet_threads.h"
+#include "masked_threads.h"
 
 #include <signal.h>
 

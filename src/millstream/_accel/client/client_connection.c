@@ -1,15 +1,15 @@
-/* What a selector does with one socket: connect, send, receive and cut into frames.
+/* See client_connection.h: connect, shake hands, send, receive and cut into frames. */
 
-   Sending may be done by any thread, one at a time per connection; the rest by the loop alone. */
-
-#ifndef MILLSTREAM_CLIENT_SOCKET_IO_H
-#define MILLSTREAM_CLIENT_SOCKET_IO_H
+#include "client/client_connection.h"
 
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-
-#include "client/client_sockets.h"
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #define MS_VECTORS_MAX 64
 #define MS_SMALL_FRAME 2048 /* so small that a copy costs less than a block and its owner */
@@ -17,20 +17,67 @@
 #define MS_WHOLE_FRAME_MIN (128 * 1024) /* below, waiting for the whole gains nothing */
 #define MS_WHOLE_FRAME_MAX (8 << 20)    /* the system may set a lower bound */
 
-/* Under the lock: what epoll is to look for. */
-static inline void ms_watch(ms_selector *selector, ms_connection *connection)
+/* ---- frames on their way out ---- */
+
+ms_outgoing *ms_outgoing_new(int vector_count, int view_count, int64_t copied)
+{
+    size_t vectors = sizeof(struct iovec) * (size_t)vector_count;
+    size_t views = sizeof(Py_buffer) * (size_t)view_count;
+    ms_outgoing *out = (ms_outgoing *)malloc(sizeof *out + vectors + views + (size_t)copied);
+    if (!out)
+        return NULL;
+    memset(out, 0, sizeof *out);
+    out->vector_count = vector_count;
+    out->views = (Py_buffer *)((uint8_t *)out->vectors + vectors);
+    return out;
+}
+
+ms_outgoing *ms_outgoing_copy(int64_t size, uint8_t **data)
+{
+    ms_outgoing *out = ms_outgoing_new(1, 0, size);
+    if (!out)
+        return NULL;
+    *data = (uint8_t *)(out->vectors + 1);
+    out->vectors[0].iov_base = *data;
+    out->vectors[0].iov_len = (size_t)size;
+    out->bytes = size;
+    return out;
+}
+
+void ms_outgoing_done(ms_selector *selector, ms_outgoing *out)
+{
+    if (!out->view_count && !out->kept_count) {
+        free(out);
+        return;
+    }
+    out->next = selector->spent;
+    selector->spent = out;
+}
+
+void ms_queue(ms_connection *connection, ms_outgoing *out)
+{
+    out->next = NULL;
+    *connection->out_end = out;
+    connection->out_end = &out->next;
+}
+
+/* ---- what epoll looks for ---- */
+
+void ms_watch(ms_selector *selector, ms_connection *connection)
 {
     struct epoll_event wanted;
     memset(&wanted, 0, sizeof wanted);
     wanted.data.u64 = (uint64_t)connection->serial;
-    if (connection->state == MS_CONNECTING || connection->wants_to_write)
+    if (connection->state == MS_HANDSHAKING)
+        wanted.events = connection->handshake == MS_HANDSHAKE_READS ? EPOLLIN : EPOLLOUT;
+    else if (connection->wants_to_write)
         wanted.events |= EPOLLOUT;
-    if (connection->state == MS_OPEN && !connection->is_paused)
+    if (connection->state == MS_READY && !connection->is_paused)
         wanted.events |= EPOLLIN;
     epoll_ctl(selector->epoll_fd, EPOLL_CTL_MOD, connection->fd, &wanted);
 }
 
-static inline void ms_want_to_write(ms_selector *selector, ms_connection *connection, int wanted)
+static void ms_want_to_write(ms_selector *selector, ms_connection *connection, int wanted)
 {
     if (connection->wants_to_write != wanted) {
         connection->wants_to_write = wanted;
@@ -41,7 +88,7 @@ static inline void ms_want_to_write(ms_selector *selector, ms_connection *connec
 /* ---- sending ---- */
 
 /* Under the lock: as much of the queue as fits one call. */
-static inline int ms_gather(ms_connection *connection, struct iovec *vectors, int64_t *bytes)
+static int ms_gather(ms_connection *connection, struct iovec *vectors, int64_t *bytes)
 {
     int count = 0;
     *bytes = 0;
@@ -57,7 +104,7 @@ static inline int ms_gather(ms_connection *connection, struct iovec *vectors, in
 }
 
 /* Under the lock: `sent` bytes of the queue are gone. */
-static inline void ms_consume(ms_selector *selector, ms_connection *connection, int64_t sent)
+static void ms_consume(ms_selector *selector, ms_connection *connection, int64_t sent)
 {
     ms_outgoing *out;
     while ((out = connection->out_first)) {
@@ -78,30 +125,25 @@ static inline void ms_consume(ms_selector *selector, ms_connection *connection, 
     }
 }
 
-/* Under the lock, which is let go during each call: send the queue until the socket is full.
-   Nothing happens while another thread is at it; that one goes on with what was added. */
-static inline void ms_flush(ms_selector *selector, ms_connection *connection)
+void ms_flush(ms_selector *selector, ms_connection *connection)
 {
     struct iovec vectors[MS_VECTORS_MAX];
-    struct msghdr message;
+    ms_client_transport *transport = &connection->transport;
     int64_t bytes;
     if (connection->is_writing)
         return;
     connection->is_writing = 1;
-    while (connection->state == MS_OPEN && connection->out_first) {
-        memset(&message, 0, sizeof message);
-        message.msg_iov = vectors;
-        message.msg_iovlen = (size_t)ms_gather(connection, vectors, &bytes);
+    while (connection->state == MS_READY && connection->out_first) {
+        int count = ms_gather(connection, vectors, &bytes);
         pthread_mutex_unlock(&selector->lock);
-        ssize_t sent = sendmsg(connection->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
-        int code = errno;
+        int64_t sent = transport->send(transport, vectors, count);
         pthread_mutex_lock(&selector->lock);
         if (sent >= 0)
             ms_consume(selector, connection, sent);
-        if (connection->state != MS_OPEN || (sent < 0 && code == EINTR))
+        if (connection->state != MS_READY)
             continue;
-        if (sent < 0 && code != EAGAIN && code != ENOBUFS) {
-            ms_connection_note(connection, code);
+        if (sent < 0 && sent != -EAGAIN) {
+            ms_connection_note(connection, (int)-sent);
             ms_connection_fail(selector, connection);
         } else if (sent < bytes) {
             ms_want_to_write(selector, connection, 1);
@@ -109,10 +151,10 @@ static inline void ms_flush(ms_selector *selector, ms_connection *connection)
         }
     }
     connection->is_writing = 0;
-    if (connection->state == MS_OPEN && !connection->out_first)
+    if (connection->state == MS_READY && !connection->out_first)
         ms_want_to_write(selector, connection, 0);
     if (connection->state == MS_DEAD) {
-        /* It ended while this thread was in `sendmsg`, so it is closed only now. */
+        /* It ended while this thread was sending, so it is closed only now. */
         selector->is_dirty = 1;
         ms_wake_loop(selector);
         pthread_cond_broadcast(&selector->written);
@@ -130,7 +172,7 @@ typedef struct {
 } ms_reading;
 
 /* The four bytes of a size are there. */
-static inline int ms_begin_frame(ms_reading *reading)
+static int ms_begin_frame(ms_reading *reading)
 {
     ms_connection *connection = reading->connection;
     const uint8_t *p = connection->size_bytes;
@@ -152,7 +194,7 @@ static inline int ms_begin_frame(ms_reading *reading)
 }
 
 /* A whole frame is there: is it an answer to the driver? */
-static inline void ms_tell_driver(ms_reading *reading)
+static void ms_tell_driver(ms_reading *reading)
 {
     ms_driver *driver = __atomic_load_n(&reading->selector->driver, __ATOMIC_ACQUIRE);
     ms_connection *connection = reading->connection;
@@ -164,7 +206,7 @@ static inline void ms_tell_driver(ms_reading *reading)
         driver->answered(driver, connection, p, connection->frame_size);
 }
 
-static inline int ms_end_frame(ms_reading *reading)
+static int ms_end_frame(ms_reading *reading)
 {
     ms_connection *connection = reading->connection;
     int64_t size = connection->frame_size;
@@ -178,7 +220,7 @@ static inline int ms_end_frame(ms_reading *reading)
     ms_tell_driver(reading);
     if (is_small) {
         memcpy(event->data, connection->block->data, (size_t)size);
-        ms_block_give_back(reading->selector->pool, connection->block);
+        ms_block_release(reading->selector->pool, connection->block);
     } else {
         event->block = connection->block;
     }
@@ -189,7 +231,7 @@ static inline int ms_end_frame(ms_reading *reading)
 }
 
 /* Bytes that came into the scratch: cut into frames, the last of which may be incomplete. */
-static inline int ms_cut(ms_reading *reading, const uint8_t *data, int64_t left)
+static int ms_cut(ms_reading *reading, const uint8_t *data, int64_t left)
 {
     ms_connection *connection = reading->connection;
     while (left > 0) {
@@ -213,10 +255,16 @@ static inline int ms_cut(ms_reading *reading, const uint8_t *data, int64_t left)
     return 1;
 }
 
-/* One call of the system: into the frame at hand first, then into the scratch. 1 to go on. */
-static inline int ms_read_once(ms_reading *reading)
+static int ms_has_buffered(const ms_client_transport *transport)
+{
+    return transport->has_buffered && transport->has_buffered(transport);
+}
+
+/* One call: into the frame at hand first, then into the scratch. 1 to go on. */
+static int ms_read_once(ms_reading *reading)
 {
     ms_connection *connection = reading->connection;
+    ms_client_transport *transport = &connection->transport;
     uint8_t *scratch = reading->selector->scratch;
     int64_t rest = connection->block ? connection->frame_size - connection->frame_have : 0;
     struct iovec vectors[2];
@@ -226,16 +274,10 @@ static inline int ms_read_once(ms_reading *reading)
     }
     vectors[rest ? 1 : 0].iov_base = scratch;
     vectors[rest ? 1 : 0].iov_len = MS_SCRATCH_SIZE;
-    ssize_t got = readv(connection->fd, vectors, rest ? 2 : 1);
-    if (got < 0) {
-        if (errno == EINTR)
-            return 1;
-        if (errno != EAGAIN)
-            reading->code = errno;
-        return 0;
-    }
-    if (got == 0) {
-        reading->code = MS_END_CLOSED_BY_PEER;
+    int64_t got = transport->receive(transport, vectors, rest ? 2 : 1);
+    if (got <= 0) {
+        if (got != -EAGAIN)
+            reading->code = got ? (int)-got : MS_END_CLOSED_BY_PEER;
         return 0;
     }
     if (rest) {
@@ -243,22 +285,20 @@ static inline int ms_read_once(ms_reading *reading)
         connection->frame_have += filled;
         if (filled == rest && !ms_end_frame(reading))
             return 0;
-        if (got > rest && !ms_cut(reading, scratch, got - rest))
-            return 0;
-    } else if (!ms_cut(reading, scratch, got)) {
-        return 0;
     }
-    return got == rest + MS_SCRATCH_SIZE;
+    if (got > rest && !ms_cut(reading, scratch, got - rest))
+        return 0;
+    return got == rest + MS_SCRATCH_SIZE || ms_has_buffered(transport);
 }
 
 /* Under the lock: what was received is for poll(); what was closed meanwhile has no events. */
-static inline void ms_hand_over(ms_reading *reading)
+static void ms_hand_over(ms_reading *reading)
 {
     ms_selector *selector = reading->selector;
     ms_event *event = reading->events.first;
     while (event) {
         ms_event *next = event->next;
-        if (reading->connection->state == MS_OPEN)
+        if (reading->connection->state == MS_READY)
             ms_events_add(&selector->events, event);
         else
             ms_event_free(selector, event);
@@ -269,9 +309,12 @@ static inline void ms_hand_over(ms_reading *reading)
 }
 
 /* The rest of a large frame is read when all of it is there: reading while the peer still sends costs
-   nearly twice as much, as its sending is then done on our time, piece by piece. */
-static inline void ms_set_low_water(ms_connection *connection)
+   nearly twice as much, as its sending is then done on our time, piece by piece. A transport that
+   buffers has bytes of the frame that the socket would wait for in vain. */
+static void ms_set_low_water(ms_connection *connection)
 {
+    if (connection->transport.has_buffered)
+        return;
     int64_t rest = connection->block ? connection->frame_size - connection->frame_have : 0;
     int wanted = rest < MS_WHOLE_FRAME_MIN ? 1
         : rest > MS_WHOLE_FRAME_MAX       ? MS_WHOLE_FRAME_MAX
@@ -282,8 +325,16 @@ static inline void ms_set_low_water(ms_connection *connection)
         connection->low_water = wanted;
 }
 
-/* The loop, without the lock: all that the socket has. */
-static inline void ms_receive(ms_selector *selector, ms_connection *connection)
+/* Under the lock: the loop comes back for bytes that are in the transport. */
+static void ms_note_unread(ms_selector *selector, ms_connection *connection)
+{
+    connection->has_unread =
+        connection->state == MS_READY && ms_has_buffered(&connection->transport);
+    if (connection->has_unread && !connection->is_paused)
+        selector->is_dirty = 1;
+}
+
+void ms_receive(ms_selector *selector, ms_connection *connection)
 {
     ms_reading reading;
     reading.selector = selector;
@@ -298,7 +349,7 @@ static inline void ms_receive(ms_selector *selector, ms_connection *connection)
         ms_set_low_water(connection);
     pthread_mutex_lock(&selector->lock);
     ms_hand_over(&reading);
-    if (connection->state == MS_OPEN) {
+    if (connection->state == MS_READY) {
         if (reading.code) {
             connection->farewell->size = reading.claim;
             ms_connection_note(connection, reading.code);
@@ -308,20 +359,21 @@ static inline void ms_receive(ms_selector *selector, ms_connection *connection)
             selector->is_paused = 1;
             ms_watch(selector, connection);
         }
+        ms_note_unread(selector, connection);
     }
     pthread_mutex_unlock(&selector->lock);
 }
 
 /* ---- connecting, by the loop, under the lock ---- */
 
-static inline socklen_t ms_address_size(const struct sockaddr_storage *address)
+static socklen_t ms_address_size(const struct sockaddr_storage *address)
 {
     return address->ss_family == AF_INET6 ? sizeof(struct sockaddr_in6)
                                           : sizeof(struct sockaddr_in);
 }
 
 /* 0, or the errno of what went wrong with this address. */
-static inline int ms_begin_connect(
+static int ms_begin_connect(
     ms_selector *selector, ms_connection *connection, const struct sockaddr_storage *address)
 {
     int on = 1;
@@ -346,13 +398,23 @@ static inline int ms_begin_connect(
     return 0;
 }
 
-/* The next address that can be tried at all; `code`: what was wrong with the one before, or 0. */
-static inline void ms_try_next(ms_selector *selector, ms_connection *connection, int code)
+/* The peer hears of it also while a forked child holds the socket. */
+static void ms_close_socket(ms_connection *connection)
+{
+    if (connection->transport.end)
+        connection->transport.end(&connection->transport);
+    memset(&connection->transport, 0, sizeof connection->transport);
+    if (connection->fd >= 0) {
+        shutdown(connection->fd, SHUT_RDWR);
+        close(connection->fd);
+    }
+    connection->fd = -1;
+}
+
+void ms_try_next(ms_selector *selector, ms_connection *connection, int code)
 {
     ms_connection_unwatch(selector, connection);
-    if (connection->fd >= 0)
-        ms_close_socket(connection->fd);
-    connection->fd = -1;
+    ms_close_socket(connection);
     connection->state = MS_RESOLVING;
     if (code)
         ms_connection_note(connection, code);
@@ -366,7 +428,7 @@ static inline void ms_try_next(ms_selector *selector, ms_connection *connection,
     ms_connection_fail(selector, connection);
 }
 
-static inline int ms_is_same_host(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
+static int ms_is_same_host(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
 {
     if (a->ss_family != b->ss_family)
         return 0;
@@ -380,7 +442,7 @@ static inline int ms_is_same_host(const struct sockaddr_storage *a, const struct
 
 /* Between two ends on one machine nothing is gained by pacing, and its timers cost more than what
    they pace (decisions/producer-speed.md). BBR is what paces; Reno is always there. */
-static inline void ms_forgo_pacing(int fd)
+static void ms_forgo_pacing(int fd)
 {
     struct sockaddr_storage here, there;
     socklen_t here_size = sizeof here, there_size = sizeof there;
@@ -394,27 +456,73 @@ static inline void ms_forgo_pacing(int fd)
         setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
 }
 
+/* Frames may be sent and received from now on. */
+static void ms_become_ready(ms_selector *selector, ms_connection *connection, ms_event *event)
+{
+    connection->state = MS_READY;
+    connection->farewell->code_count = 0;
+    ms_watch(selector, connection);
+    ms_events_add(&selector->events, event);
+    ms_announce(selector);
+    ms_note_unread(selector, connection);
+}
+
+/* One step of the handshake, after which the connection may be ready. */
+static void ms_shake_hands(ms_selector *selector, ms_connection *connection)
+{
+    ms_client_transport *transport = &connection->transport;
+    ms_event *event = NULL;
+    int step = transport->shake_hands ? transport->shake_hands(transport) : MS_HANDSHAKE_DONE;
+    if (step == MS_HANDSHAKE_DONE && !(event = ms_event_new(MS_CONNECTED, connection->id, 0)))
+        step = -ENOMEM;
+    if (step < 0) {
+        ms_try_next(selector, connection, -step);
+    } else if (step == MS_HANDSHAKE_DONE) {
+        ms_become_ready(selector, connection, event);
+    } else if (step != connection->handshake) {
+        connection->handshake = step;
+        ms_watch(selector, connection);
+    }
+}
+
 /* The socket has come to a decision. */
-static inline void ms_end_connect(ms_selector *selector, ms_connection *connection)
+static void ms_end_connect(ms_selector *selector, ms_connection *connection)
 {
     int code = 0;
     socklen_t size = sizeof code;
-    ms_event *event;
     if (getsockopt(connection->fd, SOL_SOCKET, SO_ERROR, &code, &size) < 0)
         code = errno;
-    if (!code && !(event = ms_event_new(MS_CONNECTED, connection->id, 0)))
-        code = ENOMEM;
+    if (!code)
+        code = selector->transports->open(
+            selector->transports, &connection->transport, connection->fd);
     if (code) {
         ms_try_next(selector, connection, code);
         return;
     }
     ms_forgo_pacing(connection->fd);
-    connection->state = MS_OPEN;
-    connection->farewell->code_count = 0;
-    ms_watch(selector, connection);
-    ms_events_add(&selector->events, event);
-    ms_announce(selector);
-    ms_flush(selector, connection);
+    connection->state = MS_HANDSHAKING;
+    connection->handshake = MS_HANDSHAKE_WRITES; /* which epoll looks for already */
+    ms_shake_hands(selector, connection);
 }
 
-#endif
+void ms_advance(ms_selector *selector, ms_connection *connection)
+{
+    if (connection->state == MS_CONNECTING)
+        ms_end_connect(selector, connection);
+    else if (connection->state == MS_HANDSHAKING)
+        ms_shake_hands(selector, connection);
+}
+
+void ms_connection_free(ms_selector *selector, ms_connection *connection)
+{
+    while (connection->out_first) {
+        ms_outgoing *out = connection->out_first;
+        connection->out_first = out->next;
+        ms_outgoing_done(selector, out);
+    }
+    ms_close_socket(connection);
+    ms_block_release(selector->pool, connection->block);
+    free(connection->farewell);
+    free(connection->addresses);
+    free(connection);
+}

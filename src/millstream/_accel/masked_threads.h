@@ -1,7 +1,7 @@
 /* Threads that know nothing of Python and take no signals: those are the interpreter's. */
 
-#ifndef MILLSTREAM_QUIET_THREADS_H
-#define MILLSTREAM_QUIET_THREADS_H
+#ifndef MILLSTREAM_MASKED_THREADS_H
+#define MILLSTREAM_MASKED_THREADS_H
 
 #include <pthread.h>
 

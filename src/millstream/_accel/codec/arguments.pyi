@@ -1,1 +1,0 @@
-# Nothing here is for Python: `batch_writer` calls it in C.
