@@ -1,5 +1,6 @@
 from millstream.client.admin.admin import Admin as Admin
 from millstream.client.admin.async_admin import AsyncAdmin as AsyncAdmin
+from millstream.client.admin.topics import NewTopic as NewTopic
 from millstream.client.consumer.async_consumer import AsyncConsumer as AsyncConsumer
 from millstream.client.consumer.consumer import Consumer as Consumer
 from millstream.client.consumer.interceptors import ConsumerInterceptor as ConsumerInterceptor
@@ -17,6 +18,7 @@ from millstream.client.producer.producer import Producer as Producer
 from millstream.client.producer.record import ProducerRecord as ProducerRecord
 from millstream.client.producer.record import RecordMetadata as RecordMetadata
 from millstream.client.retrying.async_consumer import AsyncRetryingConsumer as AsyncRetryingConsumer
+from millstream.client.retrying.attempt import Attempt as Attempt
 from millstream.client.retrying.consumer import RetryingConsumer as RetryingConsumer
 from millstream.client.share_consumer.acknowledgements import AcknowledgeType as AcknowledgeType
 from millstream.client.share_consumer.async_share_consumer import (
@@ -24,7 +26,10 @@ from millstream.client.share_consumer.async_share_consumer import (
 )
 from millstream.client.share_consumer.share_consumer import ShareConsumer as ShareConsumer
 from millstream.client.share_consumer.share_record import ShareRecord as ShareRecord
+from millstream.errors import *  # noqa: F403  # All exceptions; errors.__all__ lists them.
 from millstream.records.kernel import ConsumerRecord as ConsumerRecord
+from millstream.testing.embedded import EmbeddedBroker as EmbeddedBroker
 from millstream.types import TopicPartition as TopicPartition
 
+__all__: list[str]
 __version__: str

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from millstream.client.arguments import as_mapping, as_partitions, to_timestamp
 from millstream.client.consumer.consumer_api import ConsumerApi
 from millstream.client.consumer.starting_point import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from millstream.client.consumer.steps import perform_async
 from millstream.errors import ConcurrentUse
+from millstream.types import K, V
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
@@ -30,13 +31,14 @@ if TYPE_CHECKING:
     from millstream.client.consumer.session import Offsets
     from millstream.client.consumer.steps import Steps
     from millstream.client.groups import OffsetAndMetadata
+    from millstream.client.serialization.base import DeserializerOf
     from millstream.records.kernel import ConsumerRecord
     from millstream.types import TopicPartition
 
 T = TypeVar("T")
 
 
-class AsyncConsumer(ConsumerApi):
+class AsyncConsumer(ConsumerApi[K, V]):
     """Reads records of topics; the asyncio version of `Consumer`.
 
     >>> async with AsyncConsumer("localhost:9092", "orders", group_id="billing") as consumer:
@@ -46,12 +48,25 @@ class AsyncConsumer(ConsumerApi):
     What waits is a coroutine. Listeners may be coroutine functions.
     """
 
+    @overload
     def __init__(
         self,
         bootstrap: str | Sequence[str],
         *topics: str,
+        key_deserializer: DeserializerOf[K] | None = None,
+        value_deserializer: DeserializerOf[V] | None = None,
         **settings: Unpack[ConsumerSettings],
-    ) -> None:
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: AsyncConsumer[Any, Any],
+        bootstrap: str | Sequence[str],
+        *topics: str,
+        key_deserializer: DeserializerOf[Any] | str | None = None,
+        value_deserializer: DeserializerOf[Any] | str | None = None,
+        **settings: Unpack[ConsumerSettings],
+    ) -> None: ...
+    def __init__(self, bootstrap: str | Sequence[str], *topics: str, **settings: Any) -> None:
         """`topics` are subscribed to; see ConsumerSettings for the settings."""
         self._prepare()
         self._open(bootstrap, topics, settings)
@@ -59,7 +74,7 @@ class AsyncConsumer(ConsumerApi):
     def _prepare(self) -> None:
         self._user: asyncio.Task[Any] | None = None
         self._depth = 0
-        self._unread: list[ConsumerRecord] = []
+        self._unread: list[ConsumerRecord[K, V]] = []
 
     @contextmanager
     def _use(self) -> Iterator[None]:
@@ -89,7 +104,7 @@ class AsyncConsumer(ConsumerApi):
 
     async def poll(
         self, timeout: float | None = 1.0, *, max_records: int | None = None
-    ) -> list[ConsumerRecord]:
+    ) -> list[ConsumerRecord[K, V]]:
         """The next records: at once what is here, else what arrives within `timeout` seconds."""
         count = self._session.record_count(max_records)
         if self._unread:
@@ -105,7 +120,7 @@ class AsyncConsumer(ConsumerApi):
 
     async def batches(
         self, timeout: float | None = None, *, max_records: int | None = None
-    ) -> AsyncIterator[list[ConsumerRecord]]:
+    ) -> AsyncIterator[list[ConsumerRecord[K, V]]]:
         """Lists of records, each of one partition; ends when nothing came for `timeout`."""
         count = self._session.record_count(max_records)
         self._give_back()
@@ -113,7 +128,7 @@ class AsyncConsumer(ConsumerApi):
             yield records
             self._give_back()
 
-    async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
+    async def __aiter__(self) -> AsyncIterator[ConsumerRecord[K, V]]:
         """Every record; what the loop has not got to counts as unread."""
         self._session.unread = lambda: reversed(self._unread)
         while True:
@@ -125,7 +140,7 @@ class AsyncConsumer(ConsumerApi):
             records.reverse()
             self._unread = records
 
-    def _take_unread(self) -> list[ConsumerRecord]:
+    def _take_unread(self) -> list[ConsumerRecord[K, V]]:
         unread = self._unread[::-1]
         self._unread.clear()
         return unread

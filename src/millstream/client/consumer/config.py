@@ -29,7 +29,7 @@ READ_COMMITTED: Final = "read_committed"
 
 
 class ConsumerSettings(ClientSettings, total=False):
-    """Keyword arguments of a consumer: durations in seconds, sizes in bytes."""
+    """Keyword arguments of a consumer, but deserializers: durations in seconds, sizes in bytes."""
 
     group_id: str | None
     group_instance_id: str | None
@@ -53,8 +53,6 @@ class ConsumerSettings(ClientSettings, total=False):
     allow_auto_create_topics: bool
     exclude_internal_topics: bool
     client_rack: str
-    key_deserializer: Any
-    value_deserializer: Any
     interceptors: Sequence[Any]
 
 

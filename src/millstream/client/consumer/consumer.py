@@ -10,13 +10,14 @@ import threading
 from contextlib import contextmanager
 from itertools import chain
 from operator import length_hint
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from millstream.client.arguments import as_mapping, as_partitions, to_timestamp
 from millstream.client.consumer.consumer_api import ConsumerApi
 from millstream.client.consumer.starting_point import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from millstream.client.consumer.steps import perform
 from millstream.errors import ConcurrentUse
+from millstream.types import K, V
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,13 +31,14 @@ if TYPE_CHECKING:
     from millstream.client.consumer.session import Offsets
     from millstream.client.consumer.steps import Steps
     from millstream.client.groups import OffsetAndMetadata
+    from millstream.client.serialization.base import DeserializerOf
     from millstream.records.kernel import ConsumerRecord
     from millstream.types import TopicPartition
 
 T = TypeVar("T")
 
 
-class Consumer(ConsumerApi):
+class Consumer(ConsumerApi[K, V]):
     """Reads records of topics.
 
     >>> with Consumer("localhost:9092", "orders", group_id="billing") as consumer:
@@ -47,20 +49,33 @@ class Consumer(ConsumerApi):
     the group; a `with` block that ends with an exception commits only what earlier polls gave.
     """
 
+    @overload
     def __init__(
         self,
         bootstrap: str | Sequence[str],
         *topics: str,
+        key_deserializer: DeserializerOf[K] | None = None,
+        value_deserializer: DeserializerOf[V] | None = None,
         **settings: Unpack[ConsumerSettings],
-    ) -> None:
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Consumer[Any, Any],
+        bootstrap: str | Sequence[str],
+        *topics: str,
+        key_deserializer: DeserializerOf[Any] | str | None = None,
+        value_deserializer: DeserializerOf[Any] | str | None = None,
+        **settings: Unpack[ConsumerSettings],
+    ) -> None: ...
+    def __init__(self, bootstrap: str | Sequence[str], *topics: str, **settings: Any) -> None:
         """`topics` are subscribed to; see ConsumerSettings for the settings."""
         self._prepare()
         self._open(bootstrap, topics, settings)
 
     def _prepare(self) -> None:
         self._lock = threading.RLock()
-        self._records: list[ConsumerRecord] = []
-        self._iterator: Iterator[ConsumerRecord] = iter(())
+        self._records: list[ConsumerRecord[K, V]] = []
+        self._iterator: Iterator[ConsumerRecord[K, V]] = iter(())
 
     @contextmanager
     def _use(self) -> Iterator[None]:
@@ -82,7 +97,7 @@ class Consumer(ConsumerApi):
 
     def poll(
         self, timeout: float | None = 1.0, *, max_records: int | None = None
-    ) -> list[ConsumerRecord]:
+    ) -> list[ConsumerRecord[K, V]]:
         """The next records: at once what is here, else what arrives within `timeout` seconds.
 
         An empty list when nothing came; None waits for ever. In order within each partition.
@@ -106,7 +121,7 @@ class Consumer(ConsumerApi):
 
     def batches(
         self, timeout: float | None = None, *, max_records: int | None = None
-    ) -> Iterator[list[ConsumerRecord]]:
+    ) -> Iterator[list[ConsumerRecord[K, V]]]:
         """Lists of records, each of one partition; ends when nothing came for `timeout`."""
         count = self._session.record_count(max_records)
         self._give_back()
@@ -114,7 +129,7 @@ class Consumer(ConsumerApi):
             yield records
             self._give_back()
 
-    def __iter__(self) -> Iterator[ConsumerRecord]:
+    def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
         """Every record, waiting for the next for ever; a loop that was left can be taken up again.
 
         What the loop has not got to counts as unread: commits leave it out.
@@ -123,7 +138,7 @@ class Consumer(ConsumerApi):
         # In C from list to list: a record costs what a record of a list costs.
         return chain.from_iterable(self._chunks())
 
-    def _chunks(self) -> Iterator[Iterator[ConsumerRecord]]:
+    def _chunks(self) -> Iterator[Iterator[ConsumerRecord[K, V]]]:
         while True:
             if not length_hint(self._iterator):
                 self._records = []
@@ -131,11 +146,11 @@ class Consumer(ConsumerApi):
                 self._iterator = iter(self._records)
             yield self._iterator
 
-    def _unread(self) -> list[ConsumerRecord]:
+    def _unread(self) -> list[ConsumerRecord[K, V]]:
         left = length_hint(self._iterator)
         return self._records[-left:] if left else []
 
-    def _take_unread(self) -> list[ConsumerRecord]:
+    def _take_unread(self) -> list[ConsumerRecord[K, V]]:
         unread = self._unread()
         if unread:
             # The loop's iterator is at its end when its list is.

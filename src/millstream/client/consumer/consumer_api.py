@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from millstream.client.arguments import (
     as_number,
@@ -24,7 +24,7 @@ from millstream.client.consumer.membership.subscription import Subscription
 from millstream.client.consumer.session import ConsumerSession
 from millstream.client.consumer.starting_point import EARLIEST, LATEST, AtOffset, AtTime
 from millstream.errors import InvalidArgument
-from millstream.types import TopicPartition
+from millstream.types import K, TopicPartition, V
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -41,7 +41,7 @@ T = TypeVar("T")
 _TO_THE_ENDS: Final = "seek_to_beginning and seek_to_end go to the ends"
 
 
-class ConsumerApi(ABC):
+class ConsumerApi(ABC, Generic[K, V]):
     """The part of a consumer that never waits."""
 
     _session: ConsumerSession
@@ -82,7 +82,7 @@ class ConsumerApi(ABC):
         """Held while a call runs; raises ConcurrentUse, ClientClosed or ForkedClient."""
 
     @abstractmethod
-    def _take_unread(self) -> Sequence[ConsumerRecord]:
+    def _take_unread(self) -> Sequence[ConsumerRecord[K, V]]:
         """What a loop was given and has not got to; the loop forgets it."""
 
     def _give_back(self) -> None:

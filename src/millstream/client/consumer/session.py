@@ -118,7 +118,7 @@ class ConsumerSession:
         self.interceptors = ConsumerInterceptors(config.interceptors)
         if self.interceptors and self._core.membership is not None:
             self._core.membership.on_auto_committed = self._on_auto_committed
-        self.unread: Callable[[], Iterable[ConsumerRecord]] = tuple
+        self.unread: Callable[[], Iterable[ConsumerRecord[Any, Any]]] = tuple
         """Records that were taken for a loop which has not got to them."""
         self._finished_commits: deque[Callable[[], Any]] = deque()
         self._listener: object | None = None
@@ -253,7 +253,7 @@ class ConsumerSession:
 
     # ---- records ----
 
-    def poll(self, timeout_s: float | None, count: int) -> Steps[list[ConsumerRecord]]:
+    def poll(self, timeout_s: float | None, count: int) -> Steps[list[ConsumerRecord[Any, Any]]]:
         """The next records; an empty list when none came in time."""
         records = yield from self._poll(timeout_s, lambda: self.buffer.take(count))
         return self._intercepted(records or [])
@@ -264,7 +264,7 @@ class ConsumerSession:
 
     def poll_one_partition(
         self, timeout_s: float | None, count: int
-    ) -> Steps[list[ConsumerRecord]]:
+    ) -> Steps[list[ConsumerRecord[Any, Any]]]:
         """The same, of one partition only; what interceptors take away whole is passed over."""
         take = partial(self.buffer.take, count, of_one=True)
         while records := (yield from self._poll(timeout_s, take)):
@@ -291,7 +291,9 @@ class ConsumerSession:
             return None
         return ArrowBatch(self._names.shown(partition.topic), self._arrow.finish())
 
-    def _intercepted(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
+    def _intercepted(
+        self, records: list[ConsumerRecord[Any, Any]]
+    ) -> list[ConsumerRecord[Any, Any]]:
         return self.interceptors.on_consume(records) if self.interceptors and records else records
 
     def _poll(self, timeout_s: float | None, take: Callable[[], T]) -> Steps[T]:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, overload
 
 from millstream.client.config import shown
 from millstream.client.producer.core import ProducerCore, closed_error
 from millstream.client.producer.deadline import Deadline
 from millstream.client.producer.loop_waits import Until, event_for_threads
 from millstream.client.producer.partition_queues import MemoryNotFree, TopicNotKnown
+from millstream.client.producer.record_sender import K, V
 from millstream.client.producer.settings import config_from_dotted, config_from_kwargs
 from millstream.client.producer.table_sending import (
     PACE_SECONDS_MAX,
@@ -39,21 +40,38 @@ if TYPE_CHECKING:
     from millstream.client.producer.delivery import BatchDelivery, Delivery
     from millstream.client.producer.record import HeadersLike, ProducerRecord, Timestamp
     from millstream.client.producer.transaction_manager import TransactionManager
+    from millstream.client.serialization.base import SerializerOf
     from millstream.client.snapshot import Partition
     from millstream.types import TopicPartition
 
     T = TypeVar("T")
 
 
-class AsyncProducer:
+class AsyncProducer(Generic[K, V]):
     """Sends records: `async with AsyncProducer("localhost:9092") as producer: ...`.
 
     Keys and values are bytes, str or None unless there are serializers.
     """
 
+    @overload
     def __init__(
-        self, bootstrap: str | Iterable[str], **settings: Unpack[ProducerSettings]
-    ) -> None:
+        self,
+        bootstrap: str | Iterable[str],
+        *,
+        key_serializer: SerializerOf[K] | None = None,
+        value_serializer: SerializerOf[V] | None = None,
+        **settings: Unpack[ProducerSettings],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: AsyncProducer[Any, Any],
+        bootstrap: str | Iterable[str],
+        *,
+        key_serializer: SerializerOf[Any] | Callable[[Any], bytes | None] | str | None = None,
+        value_serializer: SerializerOf[Any] | Callable[[Any], bytes | None] | str | None = None,
+        **settings: Unpack[ProducerSettings],
+    ) -> None: ...
+    def __init__(self, bootstrap: str | Iterable[str], **settings: Any) -> None:
         self._begin(config_from_kwargs(bootstrap, settings))
 
     @classmethod
@@ -66,7 +84,7 @@ class AsyncProducer:
     def _begin(self, config: ProducerConfig) -> None:
         self._core = ProducerCore(config)
         self._max_block_ms = config.max_block_ms
-        self._append = self._core.accumulator.append
+        self._append: Callable[..., Delivery] = self._core.accumulator.append
         self._is_simple = self._core.is_plain and self._core.transactions is None
         self._is_closed = False
         self._core.io.start()
@@ -101,9 +119,9 @@ class AsyncProducer:
     async def send(
         self,
         topic: str,
-        value: Any = None,
+        value: V | None = None,
         *,
-        key: Any = None,
+        key: K | None = None,
         partition: int | None = None,
         timestamp: Timestamp = None,
         headers: HeadersLike = None,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from millstream.client.config import shown
 from millstream.client.producer.compiled_accumulator import CompiledAccumulator
@@ -17,6 +17,7 @@ from millstream.client.producer.core import ProducerCore, closed_error
 from millstream.client.producer.deadline import Deadline
 from millstream.client.producer.kernel import RecordSender
 from millstream.client.producer.partition_queues import MemoryNotFree, TopicNotKnown
+from millstream.client.producer.record_sender import K, V
 from millstream.client.producer.settings import config_from_dotted, config_from_kwargs
 from millstream.client.producer.table_sending import (
     PACE_SECONDS_MAX,
@@ -39,21 +40,38 @@ if TYPE_CHECKING:
     from millstream.client.producer.delivery import BatchDelivery, Delivery
     from millstream.client.producer.record import HeadersLike, ProducerRecord, Timestamp
     from millstream.client.producer.transaction_manager import TransactionManager
+    from millstream.client.serialization.base import SerializerOf
     from millstream.client.snapshot import Partition
     from millstream.types import TopicPartition
 
     T = TypeVar("T")
 
 
-class Producer(RecordSender):
+class Producer(RecordSender[K, V]):
     """Sends records: `with Producer("localhost:9092") as producer: producer.send("t", b"v")`.
 
     Keys and values are bytes, str or None unless there are serializers.
     """
 
+    @overload
     def __init__(
-        self, bootstrap: str | Iterable[str], **settings: Unpack[ProducerSettings]
-    ) -> None:
+        self,
+        bootstrap: str | Iterable[str],
+        *,
+        key_serializer: SerializerOf[K] | None = None,
+        value_serializer: SerializerOf[V] | None = None,
+        **settings: Unpack[ProducerSettings],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Producer[Any, Any],
+        bootstrap: str | Iterable[str],
+        *,
+        key_serializer: SerializerOf[Any] | Callable[[Any], bytes | None] | str | None = None,
+        value_serializer: SerializerOf[Any] | Callable[[Any], bytes | None] | str | None = None,
+        **settings: Unpack[ProducerSettings],
+    ) -> None: ...
+    def __init__(self, bootstrap: str | Iterable[str], **settings: Any) -> None:
         self._begin(config_from_kwargs(bootstrap, settings))
 
     @classmethod

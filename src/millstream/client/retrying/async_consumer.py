@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
     from typing import Unpack
 
-    from millstream.client.retrying.attempt import Attempt
+    from millstream.client.retrying.attempt import Attempt, K, V
     from millstream.client.retrying.core import RetryCounts
     from millstream.client.retrying.settings import RetryKeywords
+    from millstream.client.serialization.base import DeserializerOf
     from millstream.types import TopicPartition
 
 
@@ -30,10 +31,17 @@ class AsyncRetryingConsumer(RetryingLoop):
         self,
         bootstrap: str | Sequence[str],
         topics: str | Sequence[str],
-        handler: Callable[[Attempt], Awaitable[object]],
+        handler: Callable[[Attempt[K, V]], Awaitable[object]],
+        *,
+        key_deserializer: DeserializerOf[K] | str | None = None,
+        value_deserializer: DeserializerOf[V] | str | None = None,
         **settings: Unpack[RetryKeywords],
     ) -> None:
-        super().__init__(bootstrap, topics, **settings)
+        deserializers = {
+            "key_deserializer": key_deserializer,
+            "value_deserializer": value_deserializer,
+        }
+        super().__init__(bootstrap, topics, **settings, **deserializers)
         self._handler = handler
 
     async def run(self, *, idle_timeout: float | None = None) -> RetryCounts:

@@ -97,18 +97,18 @@ class RetryingLoop(RetryingApi):
             elif self._is_idle(quiet_since_ms, idle_timeout):
                 break
 
-    def _poll(self) -> Steps[list[ConsumerRecord]]:
+    def _poll(self) -> Steps[list[ConsumerRecord[Any, Any]]]:
         due = set(self._core.take_due(self._clock.wall_ms())) & self._consumer.assignment()
         if due:
             self._consumer.resume(due)
         try:
-            records: list[ConsumerRecord]
+            records: list[ConsumerRecord[Any, Any]]
             records = yield Invoke(self._consumer.poll, (self._poll_seconds(),))
         except Wakeup:
             return []
         return records
 
-    def _handle_all(self, records: Sequence[ConsumerRecord]) -> Steps[None]:
+    def _handle_all(self, records: Sequence[ConsumerRecord[Any, Any]]) -> Steps[None]:
         """Handle records while there is time before the next poll; the rest is read again."""
         started_ms = self._clock.monotonic_ms()
         self._pace.polled(started_ms)
@@ -123,7 +123,7 @@ class RetryingLoop(RetryingApi):
             self._pace.handled(record, ended_ms - started_ms)
             started_ms = ended_ms
 
-    def _leave(self, records: Sequence[ConsumerRecord]) -> None:
+    def _leave(self, records: Sequence[ConsumerRecord[Any, Any]]) -> None:
         """Have records given by a later poll again."""
         first: dict[TopicPartition, int] = {}
         for record in records:
@@ -132,7 +132,7 @@ class RetryingLoop(RetryingApi):
             if not self._core.is_held(partition):
                 self._consumer.seek(partition, first[partition])
 
-    def _handle(self, record: ConsumerRecord) -> Steps[None]:
+    def _handle(self, record: ConsumerRecord[Any, Any]) -> Steps[None]:
         decision = self._core.admit(record, self._clock.wall_ms())
         match decision:
             case Handle(attempt):
@@ -147,7 +147,7 @@ class RetryingLoop(RetryingApi):
             case None:
                 pass  # Its partition waits, and is read again from there.
 
-    def _attempt(self, record: ConsumerRecord, attempt: Attempt) -> Steps[None]:
+    def _attempt(self, record: ConsumerRecord[Any, Any], attempt: Attempt) -> Steps[None]:
         try:
             yield Invoke(self._handler, (attempt,))
         except Exception as error:
@@ -157,7 +157,7 @@ class RetryingLoop(RetryingApi):
         else:
             self._core.succeed(record, attempt, self._clock.wall_ms())
 
-    def _reroute(self, record: ConsumerRecord, route: Reroute) -> Steps[None]:
+    def _reroute(self, record: ConsumerRecord[Any, Any], route: Reroute) -> Steps[None]:
         if self._settings.transactional_id is not None:
             # No transaction is open while a handler works: it would end before a slow one does.
             self._core.keep(record, route)

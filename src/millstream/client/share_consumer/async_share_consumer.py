@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from millstream.client.consumer.steps import perform_async
 from millstream.client.share_consumer.share_consumer_api import ShareConsumerApi
 from millstream.errors import ConcurrentUse
+from millstream.types import K, V
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from typing import Self, Unpack
 
     from millstream.client.consumer.steps import Steps
+    from millstream.client.serialization.base import DeserializerOf
     from millstream.client.share_consumer.config import ShareConsumerSettings
     from millstream.client.share_consumer.share_record import ShareRecord
     from millstream.errors import MillstreamError
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class AsyncShareConsumer(ShareConsumerApi):
+class AsyncShareConsumer(ShareConsumerApi[K, V]):
     """Takes records that nobody else of its group has: the asyncio version of `ShareConsumer`.
 
     >>> async with AsyncShareConsumer("localhost:9092", "jobs", group_id="workers") as consumer:
@@ -40,12 +42,25 @@ class AsyncShareConsumer(ShareConsumerApi):
     What waits is a coroutine. The acknowledgement callback may be a coroutine function.
     """
 
+    @overload
     def __init__(
         self,
         bootstrap: str | Sequence[str],
         *topics: str,
+        key_deserializer: DeserializerOf[K] | None = None,
+        value_deserializer: DeserializerOf[V] | None = None,
         **settings: Unpack[ShareConsumerSettings],
-    ) -> None:
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: AsyncShareConsumer[Any, Any],
+        bootstrap: str | Sequence[str],
+        *topics: str,
+        key_deserializer: DeserializerOf[Any] | str | None = None,
+        value_deserializer: DeserializerOf[Any] | str | None = None,
+        **settings: Unpack[ShareConsumerSettings],
+    ) -> None: ...
+    def __init__(self, bootstrap: str | Sequence[str], *topics: str, **settings: Any) -> None:
         """`topics` are subscribed to; see ShareConsumerSettings for the settings."""
         self._prepare()
         self._open(bootstrap, topics, settings)
@@ -80,12 +95,12 @@ class AsyncShareConsumer(ShareConsumerApi):
 
     async def poll(
         self, timeout: float | None = 1.0, *, max_records: int | None = None
-    ) -> list[ShareRecord]:
+    ) -> list[ShareRecord[K, V]]:
         """The next records: at once what is here, else what arrives within `timeout` seconds."""
         count = max_records or self._session.config.max_poll_records
         return await self._perform(self._session.poll(timeout, count))
 
-    async def __aiter__(self) -> AsyncIterator[ShareRecord]:
+    async def __aiter__(self) -> AsyncIterator[ShareRecord[K, V]]:
         """Every record, waiting for the next for ever."""
         session = self._session
         while True:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from millstream.client.consumer.steps import perform
 from millstream.client.share_consumer.share_consumer_api import ShareConsumerApi
 from millstream.errors import ConcurrentUse
+from millstream.types import K, V
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from typing import Self, Unpack
 
     from millstream.client.consumer.steps import Steps
+    from millstream.client.serialization.base import DeserializerOf
     from millstream.client.share_consumer.config import ShareConsumerSettings
     from millstream.client.share_consumer.share_record import ShareRecord
     from millstream.errors import MillstreamError
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class ShareConsumer(ShareConsumerApi):
+class ShareConsumer(ShareConsumerApi[K, V]):
     """Takes records that nobody else of its group has, and says what became of each.
 
     >>> with ShareConsumer("localhost:9092", "jobs", group_id="workers") as consumer:
@@ -39,12 +41,25 @@ class ShareConsumer(ShareConsumerApi):
     accepts what was read; a `with` block that ends with an exception gives it back instead.
     """
 
+    @overload
     def __init__(
         self,
         bootstrap: str | Sequence[str],
         *topics: str,
+        key_deserializer: DeserializerOf[K] | None = None,
+        value_deserializer: DeserializerOf[V] | None = None,
         **settings: Unpack[ShareConsumerSettings],
-    ) -> None:
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: ShareConsumer[Any, Any],
+        bootstrap: str | Sequence[str],
+        *topics: str,
+        key_deserializer: DeserializerOf[Any] | str | None = None,
+        value_deserializer: DeserializerOf[Any] | str | None = None,
+        **settings: Unpack[ShareConsumerSettings],
+    ) -> None: ...
+    def __init__(self, bootstrap: str | Sequence[str], *topics: str, **settings: Any) -> None:
         """`topics` are subscribed to; see ShareConsumerSettings for the settings."""
         self._prepare()
         self._open(bootstrap, topics, settings)
@@ -75,7 +90,7 @@ class ShareConsumer(ShareConsumerApi):
 
     def poll(
         self, timeout: float | None = 1.0, *, max_records: int | None = None
-    ) -> list[ShareRecord]:
+    ) -> list[ShareRecord[K, V]]:
         """The next records: at once what is here, else what arrives within `timeout` seconds.
 
         An empty list when nothing came; None waits for ever. Records of the poll before count as
@@ -85,7 +100,7 @@ class ShareConsumer(ShareConsumerApi):
         count = max_records or self._session.config.max_poll_records
         return self._perform(self._session.poll(timeout, count))
 
-    def __iter__(self) -> Iterator[ShareRecord]:
+    def __iter__(self) -> Iterator[ShareRecord[K, V]]:
         """Every record, waiting for the next for ever; a loop can be left and taken up again."""
         session = self._session
         while True:

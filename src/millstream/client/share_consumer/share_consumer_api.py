@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from millstream.client.config import settings_from_dotted, settings_from_kwargs, shown
 from millstream.client.share_consumer.acknowledgements import as_acknowledge_type
 from millstream.client.share_consumer.config import ShareConsumerConfig
 from millstream.client.share_consumer.share_session import ShareSession
 from millstream.errors import InvalidArgument
-from millstream.types import TopicPartition
+from millstream.types import K, TopicPartition, V
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from millstream.client.share_consumer.share_record import ShareRecord
 
 
-class ShareConsumerApi(ABC):
+class ShareConsumerApi(ABC, Generic[K, V]):
     """The part of a share consumer that never waits."""
 
     _session: ShareSession
@@ -76,7 +76,9 @@ class ShareConsumerApi(ABC):
         """The topics that are subscribed to."""
         return self._session.topics
 
-    def acknowledge(self, record: ShareRecord, kind: AcknowledgeType | str = "accept") -> None:
+    def acknowledge(
+        self, record: ShareRecord[Any, Any], kind: AcknowledgeType | str = "accept"
+    ) -> None:
         """Say what became of a record: "accept", "release", "reject" or "renew".
 
         The brokers hear of it with the next poll or commit. A record that was renewed stays in

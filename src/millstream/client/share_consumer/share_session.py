@@ -74,7 +74,7 @@ class ShareSession:
         self._deserialize_value = _deserializer(config.value_deserializer, is_key=False)
         self.topics: frozenset[str] = frozenset()
         self.on_acknowledged: OnAcknowledged | None = None
-        self.unread: list[ShareRecord] = []
+        self.unread: list[ShareRecord[Any, Any]] = []
         """Records that a loop was given and has not got to, the next one last."""
         self._is_closed = False
         name = config.client_id or f"share-consumer-{next(_numbers)}"
@@ -126,7 +126,7 @@ class ShareSession:
 
     # ---- records ----
 
-    def poll(self, timeout_s: float | None, count: int) -> Steps[list[ShareRecord]]:
+    def poll(self, timeout_s: float | None, count: int) -> Steps[list[ShareRecord[Any, Any]]]:
         """The next records; those of the last poll are done with.
 
         What a loop was given and has not got to comes first: it was never looked at, so it is
@@ -187,19 +187,19 @@ class ShareSession:
         if error is not None:
             raise error
 
-    def _take_unread(self, count: int) -> list[ShareRecord]:
+    def _take_unread(self, count: int) -> list[ShareRecord[Any, Any]]:
         found = self.unread[: -count - 1 : -1]
         del self.unread[-count:]
         return found
 
-    def _take(self, count: int) -> list[ShareRecord]:
+    def _take(self, count: int) -> list[ShareRecord[Any, Any]]:
         """Records as the application sees them, up to the first that cannot be read.
 
         That one is raised when it is first in line: what comes before it is delivered first. It
         goes back to the group, unless the application says otherwise of it.
         """
         taken = self.buffer.take(count)
-        found: list[ShareRecord] = []
+        found: list[ShareRecord[Any, Any]] = []
         error: RecordNotReadable | None = None
         try:
             for each in taken:
@@ -221,7 +221,7 @@ class ShareSession:
             raise error
         return found
 
-    def _open_into(self, found: list[ShareRecord], acquired: Acquired) -> None:
+    def _open_into(self, found: list[ShareRecord[Any, Any]], acquired: Acquired) -> None:
         for record, count in zip(acquired.records, acquired.delivery_counts, strict=True):
             part = "key"
             try:
@@ -307,7 +307,9 @@ class ShareSession:
             self.thread.stop(timeout_s)
 
 
-def _not_readable(record: ConsumerRecord, part: str, error: Exception) -> RecordNotReadable:
+def _not_readable(
+    record: ConsumerRecord[Any, Any], part: str, error: Exception
+) -> RecordNotReadable:
     return RecordNotReadable(
         f"{record.topic}-{record.partition}: the {part} of the record at offset {record.offset} "
         f"could not be deserialized ({type(error).__name__}: {error}); it goes back to the group "

@@ -80,13 +80,13 @@ class ConsumerWorld:
         """Let the I/O side work without the application."""
         self.cluster.run_for(self.session.runtime, ms)
 
-    def poll(self, timeout: float = 5.0, count: int = 500) -> list[bytes]:
+    def poll(self, timeout: float = 5.0, count: int = 500) -> list[Any]:
         """The values of the next records."""
         return [each.value for each in self.perform(self.session.poll(timeout, count))]
 
-    def poll_until(self, wanted: int, timeout: float = 30.0) -> list[bytes]:
+    def poll_until(self, wanted: int, timeout: float = 30.0) -> list[Any]:
         """Values until there are so many."""
-        values: list[bytes] = []
+        values: list[Any] = []
         end_ms = self.cluster.clock.monotonic_ms() + round(timeout * 1000)
         while len(values) < wanted and self.cluster.clock.monotonic_ms() < end_ms:
             values += self.poll(1.0)
