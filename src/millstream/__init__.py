@@ -61,6 +61,7 @@ def __dir__() -> list[str]:
 
 def _errors() -> list[str]:
     """The exceptions: all that `millstream.errors` has."""
-    from millstream import errors
+    from importlib import import_module
 
-    return errors.__all__
+    names: list[str] = import_module("millstream.errors").__all__
+    return names

@@ -24,6 +24,16 @@ def test_no_exception_hides_another_public_name() -> None:
     assert not set(errors.__all__) & set(millstream.__all__)
 
 
+def test_a_part_of_the_package_can_be_imported_first() -> None:
+    asked = "from millstream import errors, client; print(errors.__name__, client.__name__)"
+
+    ran = subprocess.run(
+        [sys.executable, "-c", asked], capture_output=True, text=True, check=True, timeout=60
+    )
+
+    assert ran.stdout.strip() == "millstream.errors millstream.client"
+
+
 def test_importing_the_package_imports_none_of_its_parts() -> None:
     asked = "import sys, millstream; print([each for each in sys.modules if 'millstream.' in each])"
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from millstream.client.config import ClientConfig, ClientSettings, object_setting
+from millstream.client.config import ClientConfig, ClientSettings, keyword_of, object_setting
 from millstream.client.consumer.membership.assignors import DEFAULT_ASSIGNORS, resolve
 from millstream.client.consumer.starting_point import parse_reset
-from millstream.config import ConfigType, Validator, any_value, at_least, key, one_of
+from millstream.config import ConfigType, Validator, any_value, at_least, key, keys_of, one_of
 from millstream.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -54,6 +54,13 @@ class ConsumerSettings(ClientSettings, total=False):
     exclude_internal_topics: bool
     client_rack: str
     interceptors: Sequence[Any]
+
+
+_SETTINGS_OF_GROUPS: Final = {
+    "session_timeout_ms": "consumer.session.timeout.ms",
+    "heartbeat_interval_ms": "consumer.heartbeat.interval.ms",
+}
+"""Settings of a classic member that are settings of the group, at the brokers, since KIP-848."""
 
 
 def _is_reset(policy: str) -> bool:
@@ -254,9 +261,35 @@ class ConsumerConfig(ClientConfig):
         # dataclass(slots=True) makes a second class, which super() without arguments misses.
         ClientConfig.__post_init__(self)
         _ = self.assignors  # It complains of those that do not exist.
+        fault = self._assigning_fault()
+        if fault is not None:
+            raise InvalidArgument(f"settings that do not go together: {fault}")
+
+    def _assigning_fault(self) -> str | None:
+        """Two ways to assign exclude each other: who reads what would not be as the user thinks."""
         if self.group_protocol == "consumer" and self.has_own_assignors:
-            raise InvalidArgument(
-                "settings that do not go together: partition_assignment_strategy is for classic "
-                "groups; with group_protocol='consumer' the broker assigns: set "
-                "group_remote_assignor, or leave the protocol to be chosen"
+            return (
+                "partition_assignment_strategy is for classic groups; with "
+                "group_protocol='consumer' the broker assigns: set group_remote_assignor, or leave "
+                "the protocol to be chosen"
             )
+        if self.group_protocol == "classic" and self.group_remote_assignor is not None:
+            return (
+                "group_remote_assignor is for the consumer protocol; with "
+                "group_protocol='classic' a member assigns: set partition_assignment_strategy, or "
+                "leave the protocol to be chosen"
+            )
+        return None
+
+    def without_effect(self, protocol: str) -> list[str]:
+        """The settings that were given and mean nothing in a group of a protocol, and why."""
+        if protocol == "classic":
+            if self.group_remote_assignor is None:
+                return []
+            return ["group_remote_assignor: in a classic group a member assigns"]
+        keys = keys_of(ConsumerConfig)
+        return [
+            f"{keyword_of(name, keys[name])}: the group's own {of_group} counts"
+            for name, of_group in _SETTINGS_OF_GROUPS.items()
+            if getattr(self, name) != keys[name].default
+        ]

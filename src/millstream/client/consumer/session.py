@@ -26,7 +26,7 @@ from millstream.client.consumer.interceptors import ConsumerInterceptors
 from millstream.client.consumer.listeners import listener_method
 from millstream.client.consumer.membership.events import Assigned, Lost, Revoked
 from millstream.client.consumer.starting_point import COMMITTED
-from millstream.client.consumer.steps import AwaitChange, AwaitResult, Invoke
+from millstream.client.consumer.steps import AwaitChange, AwaitResult, Invoke, with_lookups
 from millstream.client.groups import OffsetAndMetadata
 from millstream.client.io_thread import IoThread
 from millstream.client.runtime import ClientRuntime
@@ -305,7 +305,7 @@ class ConsumerSession:
         try:
             while True:
                 yield from self._hear()
-                taken = self._retrying(take)
+                taken = yield from with_lookups(partial(self._retrying, take))
                 wait_s = None if deadline_ms is None else self._left_s(deadline_ms)
                 if taken or (wait_s is not None and wait_s <= 0):
                     return taken

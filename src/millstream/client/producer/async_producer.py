@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import warnings
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, overload
 
 from millstream.client.config import shown
@@ -25,6 +26,7 @@ from millstream.client.producer.table_sending import (
     TooFarAhead,
 )
 from millstream.client.producer.transaction_state import State, timed_out
+from millstream.client.serialization.lookups import LOOKUPS_MAX, LookupNeeded, without_lookups
 from millstream.errors import ClientClosed, MillstreamError, OperationTimeout
 
 if TYPE_CHECKING:
@@ -286,7 +288,15 @@ class AsyncProducer(Generic[K, V]):
     async def _prepare(self, record: ProducerRecord) -> Prepared:
         if self._core.needs_partitions and record.partition is None:
             await self._wait_for_topic(record.topic, -1, self._deadline())
-        return self._core.prepare(record)
+        for _ in range(LOOKUPS_MAX):
+            try:
+                return without_lookups(partial(self._core.prepare, record))
+            except LookupNeeded as needed:
+                look_up = needed.look_up
+            if look_up is None:
+                break
+            await asyncio.to_thread(look_up)
+        return await asyncio.to_thread(self._core.prepare, record)
 
     async def _when_possible(
         self,

@@ -7,12 +7,14 @@ generator of steps (see `consumer.steps`). Users' names of topics come in and go
 from __future__ import annotations
 
 import itertools
+from functools import partial
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any, Final
 
-from millstream.client.consumer.steps import AwaitChange, AwaitResult, Invoke
+from millstream.client.consumer.steps import AwaitChange, AwaitResult, Invoke, with_lookups
 from millstream.client.io_thread import IoThread
 from millstream.client.runtime import ClientRuntime
+from millstream.client.serialization.lookups import LookupNeeded
 from millstream.client.serialization.primitives import BytesSerde
 from millstream.client.serialization.resolution import as_deserializer
 from millstream.client.share_consumer.acknowledgements import AcknowledgeType
@@ -146,7 +148,7 @@ class ShareSession:
                 self.runtime.post(lambda now_ms: core.acknowledge(decided))
             else:
                 self.runtime.post(lambda now_ms: core.want(decided, now_ms, deadline_ms, count))
-            records = self._take_unread(count) or self._take(count)
+            records = self._take_unread(count) or (yield from self._read(count))
             while not records:
                 left_s = None
                 if deadline_ms is not None:
@@ -155,7 +157,7 @@ class ShareSession:
                         break
                 yield AwaitChange(self.buffer.has_something, left_s)
                 self._check_news()
-                records = self._take(count)
+                records = yield from self._read(count)
         finally:
             core.last_poll_ms = self.runtime.now_ms()
             core.is_in_poll = False
@@ -192,6 +194,9 @@ class ShareSession:
         del self.unread[-count:]
         return found
 
+    def _read(self, count: int) -> Steps[list[ShareRecord[Any, Any]]]:
+        return with_lookups(partial(self._take, count))
+
     def _take(self, count: int) -> list[ShareRecord[Any, Any]]:
         """Records as the application sees them, up to the first that cannot be read.
 
@@ -205,6 +210,9 @@ class ShareSession:
             for each in taken:
                 self._open_into(found, each)
         except RecordNotReadable as raised:
+            if not found and isinstance(raised.__cause__, LookupNeeded):
+                self.buffer.put_back(taken)
+                raise
             error = raised
         except BaseException:  # An interrupt, in the middle of the user's code.
             self.buffer.put_back(taken)
