@@ -11,6 +11,10 @@ from millstream.client.consumer.read_topic import async_read_topic as async_read
 from millstream.client.consumer.read_topic import read_topic as read_topic
 from millstream.client.groups import ConsumerGroupMetadata as ConsumerGroupMetadata
 from millstream.client.groups import OffsetAndMetadata as OffsetAndMetadata
+from millstream.client.metrics import ClientMetrics as ClientMetrics
+from millstream.client.metrics import ConsumerMetrics as ConsumerMetrics
+from millstream.client.metrics import ProducerMetrics as ProducerMetrics
+from millstream.client.metrics import ShareConsumerMetrics as ShareConsumerMetrics
 from millstream.client.producer.async_producer import AsyncProducer as AsyncProducer
 from millstream.client.producer.delivery import Delivery as Delivery
 from millstream.client.producer.interceptors import ProducerInterceptor as ProducerInterceptor

@@ -59,8 +59,7 @@ def serde(registry: Registry) -> AvroSerde[Any]:
 async def while_asked(registry: SlowRegistry, call: Awaitable[Any]) -> Any:
     """What a call gives whose registry answers only after the loop has gone on for a while."""
     task = asyncio.ensure_future(call)
-    while not registry.is_asked.is_set():
-        await asyncio.sleep(0.001)
+    assert await asyncio.to_thread(registry.is_asked.wait, PATIENCE)
     ticks = 0
     for _ in range(50):
         await asyncio.sleep(0.001)
@@ -128,8 +127,7 @@ def test_a_poll_that_is_cancelled_while_the_registry_is_asked_loses_nothing(
             value_deserializer=serde(registry),
         ) as consumer:
             poll = asyncio.ensure_future(consumer.poll(PATIENCE))
-            while not registry.is_asked.is_set():
-                await asyncio.sleep(0.001)
+            assert await asyncio.to_thread(registry.is_asked.wait, PATIENCE)
             poll.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await poll

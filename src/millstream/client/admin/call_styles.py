@@ -18,6 +18,7 @@ from millstream.client.admin.config import AdminConfig
 from millstream.client.admin.tasks import start
 from millstream.client.config import settings_from_dotted, settings_from_kwargs, shown
 from millstream.client.io_thread import start_client
+from millstream.client.metrics import ClientMetrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping
@@ -56,6 +57,11 @@ class _Face:
 
     def __repr__(self) -> str:
         return shown(self, self._bootstrap_servers)
+
+    def metrics(self) -> ClientMetrics:
+        """What was asked so far, and how long it took; from any thread, at any time."""
+        runtime = self._thread.runtime
+        return ClientMetrics(**runtime.meters.figures(runtime.now_ms()))
 
     def _begin(self, coroutine: Coroutine[Any, Any, T], what: str) -> Waiter[T]:
         try:

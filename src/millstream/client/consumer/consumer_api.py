@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from millstream.client.consumer.session import Offsets, OnCommit
     from millstream.client.groups import ConsumerGroupMetadata
+    from millstream.client.metrics import ConsumerMetrics
     from millstream.records.kernel import ConsumerRecord
 
 T = TypeVar("T")
@@ -229,6 +230,10 @@ class ConsumerApi(ABC, Generic[K, V]):
     def wakeup(self) -> None:
         """Have a `poll` that waits, or the next one, raise Wakeup. From any thread."""
         self._session.wakeup()
+
+    def metrics(self) -> ConsumerMetrics:
+        """What was read so far, how fast, and what waits; from any thread, at any time."""
+        return self._session.metrics()
 
     def __repr__(self) -> str:
         config = self._session.config

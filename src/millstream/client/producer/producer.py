@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from millstream.client.futures import Waiter
     from millstream.client.groups import ConsumerGroupMetadata, OffsetAndMetadata
+    from millstream.client.metrics import ProducerMetrics
     from millstream.client.producer.buffer_pool import Reservation
     from millstream.client.producer.config import ProducerConfig, ProducerSettings
     from millstream.client.producer.core import Prepared
@@ -196,6 +197,10 @@ class Producer(RecordSender[K, V]):
         self._wait_for_topic(topic, -1, self._deadline())
         wire = self._core.config.names.to_wire(topic)
         return self._core.runtime.metadata.snapshot.topics[wire].partitions
+
+    def metrics(self) -> ProducerMetrics:
+        """What was sent so far, how fast, and what waits; from any thread, at any time."""
+        return self._core.metrics()
 
     # ---- transactions ----
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from typing import Self
 
+    from millstream.client.metrics import ShareConsumerMetrics
     from millstream.client.share_consumer.acknowledgements import AcknowledgeType, OnAcknowledged
     from millstream.client.share_consumer.share_record import ShareRecord
 
@@ -54,6 +55,10 @@ class ShareConsumerApi(ABC, Generic[K, V]):
         made._prepare()
         made._start(settings_from_dotted(ShareConsumerConfig, properties), topics)
         return made
+
+    def metrics(self) -> ShareConsumerMetrics:
+        """What was read so far, and how fast; from any thread, at any time."""
+        return self._session.metrics()
 
     def __repr__(self) -> str:
         config = self._session.config

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from millstream.client.consumer.steps import AwaitChange, AwaitResult, Invoke, with_lookups
 from millstream.client.io_thread import IoThread
+from millstream.client.metrics import Meter, ShareConsumerMetrics
 from millstream.client.runtime import ClientRuntime
 from millstream.client.serialization.lookups import LookupNeeded
 from millstream.client.serialization.primitives import BytesSerde
@@ -76,6 +77,7 @@ class ShareSession:
         self._deserialize_value = _deserializer(config.value_deserializer, is_key=False)
         self.topics: frozenset[str] = frozenset()
         self.on_acknowledged: OnAcknowledged | None = None
+        self._read_meter = Meter()
         self.unread: list[ShareRecord[Any, Any]] = []
         """Records that a loop was given and has not got to, the next one last."""
         self._is_closed = False
@@ -126,6 +128,15 @@ class ShareSession:
         self.unread.clear()
         yield AwaitResult(left, timeout_s)
 
+    def metrics(self) -> ShareConsumerMetrics:
+        """The figures as they are now."""
+        now_ms = self.runtime.now_ms()
+        return ShareConsumerMetrics(
+            **self.runtime.meters.figures(now_ms),
+            records_read=self._read_meter.total,
+            record_rate=self._read_meter.rate(now_ms),
+        )
+
     # ---- records ----
 
     def poll(self, timeout_s: float | None, count: int) -> Steps[list[ShareRecord[Any, Any]]]:
@@ -161,7 +172,9 @@ class ShareSession:
         finally:
             core.last_poll_ms = self.runtime.now_ms()
             core.is_in_poll = False
-        if not records:
+        if records:
+            self._read_meter.add(len(records), self.runtime.now_ms())
+        else:
             self.runtime.post(lambda now_ms: core.want_no_more())
         try:
             yield from self._tell_outcomes()
