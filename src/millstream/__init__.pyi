@@ -30,7 +30,17 @@ from millstream.client.share_consumer.async_share_consumer import (
 )
 from millstream.client.share_consumer.share_consumer import ShareConsumer as ShareConsumer
 from millstream.client.share_consumer.share_record import ShareRecord as ShareRecord
-from millstream.errors import *  # noqa: F403  # All exceptions; errors.__all__ lists them.
+
+# Each lists its names in __all__, which not every type checker follows through `millstream.errors`.
+from millstream.errors import *
+from millstream.errors.client import *
+from millstream.errors.cluster import *
+from millstream.errors.groups import *
+from millstream.errors.partitions import *
+from millstream.errors.pipelines import *
+from millstream.errors.security import *
+from millstream.errors.sinks import *
+from millstream.errors.transactions import *
 from millstream.records.kernel import ConsumerRecord as ConsumerRecord
 from millstream.testing.embedded import EmbeddedBroker as EmbeddedBroker
 from millstream.types import TopicPartition as TopicPartition

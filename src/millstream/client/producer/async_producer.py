@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from millstream.client.producer.delivery import BatchDelivery, Delivery
     from millstream.client.producer.record import HeadersLike, ProducerRecord, Timestamp
     from millstream.client.producer.transaction_manager import TransactionManager
-    from millstream.client.serialization.base import SerializerOf
+    from millstream.client.serialization.base import AnySerializer, SerializerOf
     from millstream.client.snapshot import Partition
     from millstream.types import TopicPartition
 
@@ -70,8 +70,8 @@ class AsyncProducer(Generic[K, V]):
         self: AsyncProducer[Any, Any],
         bootstrap: str | Iterable[str],
         *,
-        key_serializer: SerializerOf[Any] | Callable[[Any], bytes | None] | str | None = None,
-        value_serializer: SerializerOf[Any] | Callable[[Any], bytes | None] | str | None = None,
+        key_serializer: AnySerializer | str | None = None,
+        value_serializer: AnySerializer | str | None = None,
         **settings: Unpack[ProducerSettings],
     ) -> None: ...
     def __init__(self, bootstrap: str | Iterable[str], **settings: Any) -> None:

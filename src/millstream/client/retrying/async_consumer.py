@@ -45,16 +45,18 @@ class AsyncRetryingConsumer(RetryingLoop):
         self._handler = handler
 
     async def run(self, *, idle_timeout: float | None = None) -> RetryCounts:
-        """Handle records until `stop`, or until nothing came and nothing waits for so long."""
+        """Handle records until `stop`, or until nothing came and nothing waits for so long.
+
+        Waits for topics that are not there yet and for brokers that are away.
+        """
         self._is_stopping = False
-        if self._settings.create_topics:
-            async with AsyncAdmin(self._bootstrap, **self._settings.common) as admin:
-                await perform_async(self._create_topics(admin))
         async with (
+            AsyncAdmin(self._bootstrap, **self._settings.common) as admin,
             AsyncProducer(self._bootstrap, **self._settings.producer_settings()) as self._producer,
             AsyncConsumer(self._bootstrap, **self._settings.consumer_settings()) as self._consumer,
         ):
-            await perform_async(self._work(idle_timeout))
+            creating = admin if self._settings.create_topics else None
+            await perform_async(self._work(creating, idle_timeout))
         return self.counts
 
     async def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:

@@ -51,16 +51,17 @@ class RetryingConsumer(RetryingLoop):
         self._handler = handler
 
     def run(self, *, idle_timeout: float | None = None) -> RetryCounts:
-        """Handle records until `stop`, or until nothing came and nothing waits for so long."""
+        """Handle records until `stop`, or until nothing came and nothing waits for so long.
+
+        Waits for topics that are not there yet and for brokers that are away.
+        """
         self._is_stopping = False
-        if self._settings.create_topics:
-            with Admin(self._bootstrap, **self._settings.common) as admin:
-                perform(self._create_topics(admin))
         with (
+            Admin(self._bootstrap, **self._settings.common) as admin,
             Producer(self._bootstrap, **self._settings.producer_settings()) as self._producer,
             Consumer(self._bootstrap, **self._settings.consumer_settings()) as self._consumer,
         ):
-            perform(self._work(idle_timeout))
+            perform(self._work(admin if self._settings.create_topics else None, idle_timeout))
         return self.counts
 
     def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:

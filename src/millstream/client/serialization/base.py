@@ -42,9 +42,16 @@ class Deserializer(Protocol[T_co]):
         ...
 
 
-SerializerOf: TypeAlias = "Serializer[T] | type[Serializer[T]]"
-"""What a type checker learns the type of keys or values from: an object or a class. It learns
-nothing from names and functions: what a `lambda` takes is not written anywhere."""
+class SerdeLike(Serializer[T], Deserializer[T], Protocol[T]):
+    """Whatever does both, and so says exactly which type it is for."""
+
+
+SerializerOf: TypeAlias = "SerdeLike[T] | type[SerdeLike[T]]"
+"""What a type checker learns the type of keys or values from. Names, functions and objects that
+only serialize tell it nothing: what a `lambda` takes is not written anywhere."""
+
+AnySerializer: TypeAlias = "Serializer[Any] | type[Serializer[Any]] | Callable[[Any], bytes | None]"
+"""Whatever may be given as a serializer, but a name."""
 
 DeserializerOf: TypeAlias = "Deserializer[T] | type[Deserializer[T]] | Callable[[bytes], T]"
 """What a type checker learns the type of keys or values from: an object, a class or a function."""
