@@ -101,7 +101,7 @@ class ConsumerMetrics(ShareConsumerMetrics):
 class _Window(NamedTuple):
     begun_ms: int
     total: int
-    count: int
+    times: int
     most: int
 
 
@@ -159,7 +159,7 @@ class Meter:
     def average(self, now_ms: int) -> float:
         """The average amount."""
         windows = self._lately(now_ms)
-        count = sum(each.count for each in windows)
+        count = sum(each.times for each in windows)
         return sum(each.total for each in windows) / count if count else 0.0
 
     def maximum(self, now_ms: int) -> int:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from millstream.client.consumer.config import ConsumerSettings
     from millstream.client.consumer.range_reading import RowBuilder
     from millstream.client.consumer.steps import Steps
+    from millstream.client.serialization.columns import TableFormats
     from millstream.types import TopicPartition
 
     class ReadKeywords(TypedDict, total=False):
@@ -43,6 +44,9 @@ if TYPE_CHECKING:
         partitions: Collection[int] | None
         columns: Sequence[str] | None
         timeout: float
+        key_format: Any
+        value_format: Any
+        value_schema: Any
 
 
 _FOR_GROUPS: Final = frozenset({"group_id", "auto_offset_reset", "interceptors"})
@@ -61,6 +65,9 @@ def read_topic(
     partitions: Collection[int] | None = None,
     columns: Sequence[str] | None = None,
     timeout: float = 30.0,
+    key_format: Any = None,
+    value_format: Any = None,
+    value_schema: Any = None,
     **settings: Unpack[ConsumerSettings],
 ) -> TopicRead:
     """Read a topic from `start` up to and without `end`, as Arrow columns.
@@ -70,9 +77,24 @@ def read_topic(
     record that is not older. What is written after this call is not read. `isolation_level` and the
     other settings are those of a Consumer; `timeout` is how long nothing may arrive.
 
+    With `value_format` ("json", "avro", or a deserializer) the fields of values are columns with
+    types in the place of `value`: those of `value_schema` (an Arrow schema or pairs of names and
+    types; of Avro its own), or as they are found. `key_format` ("str", "int64", ...) types the key.
+
     >>> read_topic("localhost:9092", "orders", columns=["key", "value"]).to_polars()
     """
-    wanted = _Wanted(start, end, start_time, end_time, partitions, columns, timeout)
+    wanted = _Wanted(
+        start,
+        end,
+        start_time,
+        end_time,
+        partitions,
+        columns,
+        timeout,
+        key_format,
+        value_format,
+        value_schema,
+    )
     reader = TopicReader(bootstrap, **settings)
     try:
         return reader._read(topic, wanted, is_last=True)
@@ -92,13 +114,27 @@ async def async_read_topic(
     partitions: Collection[int] | None = None,
     columns: Sequence[str] | None = None,
     timeout: float = 30.0,
+    key_format: Any = None,
+    value_format: Any = None,
+    value_schema: Any = None,
     **settings: Unpack[ConsumerSettings],
 ) -> AsyncTopicRead:
     """The asyncio version of `read_topic`, with the same arguments.
 
     >>> frame = await (await async_read_topic("localhost:9092", "orders")).to_polars()
     """
-    wanted = _Wanted(start, end, start_time, end_time, partitions, columns, timeout)
+    wanted = _Wanted(
+        start,
+        end,
+        start_time,
+        end_time,
+        partitions,
+        columns,
+        timeout,
+        key_format,
+        value_format,
+        value_schema,
+    )
     reader = AsyncTopicReader(bootstrap, **settings)
     try:
         return await reader._read(topic, wanted, is_last=True)
@@ -119,6 +155,9 @@ class _Wanted:
         partitions: Collection[int] | None = None,
         columns: Sequence[str] | None = None,
         timeout: float = 30.0,
+        key_format: Any = None,
+        value_format: Any = None,
+        value_schema: Any = None,
     ) -> None:
         if columns is not None:
             columns_by_number(columns)
@@ -127,6 +166,11 @@ class _Wanted:
         self.partitions = partitions
         self.columns = columns
         self.timeout_s = timeout
+        self.formats: TableFormats = {
+            "key_format": key_format,
+            "value_format": value_format,
+            "value_schema": value_schema,
+        }
 
 
 class _Reader:
@@ -180,7 +224,13 @@ class TopicReader(_Reader):
         spans = perform(self._spans(topic, wanted), self._session.buffer)
         on_close = self.close if is_last else None
         return TopicRead(
-            self._session, topic, spans, wanted.columns, wanted.timeout_s, on_close=on_close
+            self._session,
+            topic,
+            spans,
+            wanted.columns,
+            wanted.timeout_s,
+            wanted.formats,
+            on_close=on_close,
         )
 
     def read_range(
@@ -280,7 +330,13 @@ class AsyncTopicReader(_Reader):
         spans = await perform_async(self._spans(topic, wanted), self._session.buffer)
         on_close = self.close if is_last else None
         return AsyncTopicRead(
-            self._session, topic, spans, wanted.columns, wanted.timeout_s, on_close=on_close
+            self._session,
+            topic,
+            spans,
+            wanted.columns,
+            wanted.timeout_s,
+            wanted.formats,
+            on_close=on_close,
         )
 
     async def close(self) -> None:

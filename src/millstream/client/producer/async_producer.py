@@ -26,6 +26,7 @@ from millstream.client.producer.table_sending import (
     TooFarAhead,
 )
 from millstream.client.producer.transaction_state import State, timed_out
+from millstream.client.serialization.columns import encode_table
 from millstream.client.serialization.lookups import LOOKUPS_MAX, LookupNeeded, without_lookups
 from millstream.errors import ClientClosed, MillstreamError, OperationTimeout
 
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from millstream.client.producer.record import HeadersLike, ProducerRecord, Timestamp
     from millstream.client.producer.transaction_manager import TransactionManager
     from millstream.client.serialization.base import AnySerializer, SerializerOf
+    from millstream.client.serialization.columns import TableFormats
     from millstream.client.snapshot import Partition
     from millstream.types import TopicPartition
 
@@ -146,13 +148,26 @@ class AsyncProducer(Generic[K, V]):
             delivery.add_done_callback(on_delivery)
         return delivery
 
-    async def send_batch(self, topic: str, table: object) -> BatchDelivery:
+    async def send_batch(
+        self,
+        topic: str,
+        table: object,
+        *,
+        key: str | None = None,
+        **formats: Unpack[TableFormats],
+    ) -> BatchDelivery:
         """Send every row of a table: anything with `__arrow_c_stream__`.
 
         Columns are key, value, partition, timestamp and headers; only value must be there. Rows
         with a key go where that key goes in `send`.
+
+        With `value_format` ("json", "avro" with an Avro schema as `value_schema`, or a
+        serializer) each row becomes the value, and `key` names the column that is the key too:
+        numbers as Java writes them, the rest as text, or as `key_format` says.
         """
         self._require_open_transaction()
+        if key is not None or formats:
+            table = await asyncio.to_thread(encode_table, topic, table, key, **formats)
         sender = TableSender(self._core, topic, table)
         return await self._when_possible(topic, -1, sender.send, is_table=True)
 

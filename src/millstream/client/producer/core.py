@@ -244,7 +244,7 @@ class ProducerCore:
             **figures,
             **sent.figures(now_ms),
             batches_incomplete=self.accumulator.incomplete_count,
-            buffer_bytes=self.accumulator.memory_used,
+            buffer_bytes=self.accumulator.buffered_bytes,
         )
 
     @property

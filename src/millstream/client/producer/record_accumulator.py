@@ -342,11 +342,6 @@ class RecordAccumulator:
         """How many batches are not done."""
         return len(self._incomplete)
 
-    @property
-    def memory_used(self) -> int:
-        """How many bytes of the memory are taken, spare buffers included."""
-        return self._pool.total - self._pool.available
-
     # ---- the I/O thread ----
 
     def set_topic(self, name: str, partition_count: int, available: Sequence[int]) -> None:

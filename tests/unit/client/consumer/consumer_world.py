@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from millstream.client.config import settings_from_kwargs
 from millstream.client.consumer.config import ConsumerConfig
 from millstream.client.consumer.session import ConsumerSession
-from millstream.client.consumer.steps import AwaitChange, AwaitResult
+from millstream.client.consumer.steps import AwaitChange, AwaitResult, RunApart
 from millstream.protocol.api import ApiKey
 from millstream.types import TopicPartition
 from tests.unit.client.consumer.fake_brokers import FakeBrokers
@@ -66,6 +66,8 @@ class ConsumerWorld:
                 elif isinstance(step, AwaitResult):
                     self.cluster.run_until(self.session.runtime, step.waiter.done)
                     answer = step.waiter.result(0)
+                elif isinstance(step, RunApart):
+                    answer = step.function()
                 else:
                     answer = step.function(*step.arguments)
             except BaseException as raised:
