@@ -9,6 +9,7 @@ client is made, closed and waited for, and nothing else.
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import itertools
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
@@ -96,7 +97,7 @@ class AwaitingApi(_Face):
 
     async def close(self) -> None:
         """End calls under way and close the connections; again is fine."""
-        self._thread.stop(0)
+        await asyncio.to_thread(self._thread.stop, None)
 
     async def __aenter__(self) -> Self:
         return self
