@@ -8,28 +8,24 @@ arrived, not for each record, and group membership does not depend on the loop b
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from millstream.client.arguments import as_mapping, as_partitions, to_timestamp
 from millstream.client.consumer.consumer_api import ConsumerApi
+from millstream.client.consumer.consuming import AsyncUse
 from millstream.client.consumer.starting_point import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from millstream.client.consumer.steps import perform_async
-from millstream.errors import ConcurrentUse
 from millstream.types import K, V
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
     from datetime import datetime
     from types import TracebackType
-    from typing import Self, Unpack
+    from typing import Unpack
 
     from millstream.client.consumer.arrow import ArrowBatch
     from millstream.client.consumer.config import ConsumerSettings
     from millstream.client.consumer.offset_lookup import FoundOffset
     from millstream.client.consumer.session import Offsets
-    from millstream.client.consumer.steps import Steps
     from millstream.client.groups import OffsetAndMetadata
     from millstream.client.serialization.base import DeserializerOf
     from millstream.records.kernel import ConsumerRecord
@@ -38,7 +34,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class AsyncConsumer(ConsumerApi[K, V]):
+class AsyncConsumer(AsyncUse, ConsumerApi[K, V]):
     """Reads records of topics; the asyncio version of `Consumer`.
 
     >>> async with AsyncConsumer("localhost:9092", "orders", group_id="billing") as consumer:
@@ -68,37 +64,11 @@ class AsyncConsumer(ConsumerApi[K, V]):
     ) -> None: ...
     def __init__(self, bootstrap: str | Sequence[str], *topics: str, **settings: Any) -> None:
         """`topics` are subscribed to; see ConsumerSettings for the settings."""
-        self._prepare()
         self._open(bootstrap, topics, settings)
 
     def _prepare(self) -> None:
-        self._user: asyncio.Task[Any] | None = None
-        self._depth = 0
+        super()._prepare()
         self._unread: list[ConsumerRecord[K, V]] = []
-
-    @contextmanager
-    def _use(self) -> Iterator[None]:
-        self._session.check_usable()
-        with self._taken():
-            yield
-
-    @contextmanager
-    def _taken(self) -> Iterator[None]:
-        task = _current_task()
-        if self._depth and self._user is not task:
-            raise ConcurrentUse(
-                "another task is using this consumer; only wakeup() may be called meanwhile"
-            )
-        self._user = task
-        self._depth += 1
-        try:
-            yield
-        finally:
-            self._depth -= 1
-
-    async def _perform(self, steps: Steps[T]) -> T:
-        with self._use():
-            return await perform_async(steps, self._session.buffer)
 
     # ---- records ----
 
@@ -219,12 +189,8 @@ class AsyncConsumer(ConsumerApi[K, V]):
         await self._close(timeout, processed_only=False)
 
     async def _close(self, timeout: float | None, *, processed_only: bool) -> None:
-        steps = self._session.close(self._session.timeout_s(timeout), processed_only=processed_only)
-        with self._taken():
-            await perform_async(steps, self._session.buffer)
-
-    async def __aenter__(self) -> Self:
-        return self
+        seconds = self._session.timeout_s(timeout)
+        await self._perform_last(self._session.close(seconds, processed_only=processed_only))
 
     async def __aexit__(
         self,
@@ -233,10 +199,3 @@ class AsyncConsumer(ConsumerApi[K, V]):
         traceback: TracebackType | None,
     ) -> None:
         await self._close(30.0, processed_only=exc is not None)
-
-
-def _current_task() -> asyncio.Task[Any] | None:
-    try:
-        return asyncio.current_task()
-    except RuntimeError:  # No loop runs: the consumer is being made.
-        return None

@@ -6,30 +6,26 @@ happens on the session's I/O thread, also while the application is busy.
 
 from __future__ import annotations
 
-import threading
-from contextlib import contextmanager
 from itertools import chain
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from millstream.client.arguments import as_mapping, as_partitions, to_timestamp
 from millstream.client.consumer.consumer_api import ConsumerApi
+from millstream.client.consumer.consuming import BlockingUse
 from millstream.client.consumer.starting_point import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from millstream.client.consumer.steps import perform
-from millstream.errors import ConcurrentUse
 from millstream.types import K, V
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
     from types import TracebackType
-    from typing import Self, Unpack
+    from typing import Unpack
 
     from millstream.client.consumer.arrow import ArrowBatch
     from millstream.client.consumer.config import ConsumerSettings
     from millstream.client.consumer.offset_lookup import FoundOffset
     from millstream.client.consumer.session import Offsets
-    from millstream.client.consumer.steps import Steps
     from millstream.client.groups import OffsetAndMetadata
     from millstream.client.serialization.base import DeserializerOf
     from millstream.records.kernel import ConsumerRecord
@@ -38,7 +34,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Consumer(ConsumerApi[K, V]):
+class Consumer(BlockingUse, ConsumerApi[K, V]):
     """Reads records of topics.
 
     >>> with Consumer("localhost:9092", "orders", group_id="billing") as consumer:
@@ -69,29 +65,12 @@ class Consumer(ConsumerApi[K, V]):
     ) -> None: ...
     def __init__(self, bootstrap: str | Sequence[str], *topics: str, **settings: Any) -> None:
         """`topics` are subscribed to; see ConsumerSettings for the settings."""
-        self._prepare()
         self._open(bootstrap, topics, settings)
 
     def _prepare(self) -> None:
-        self._lock = threading.RLock()
+        super()._prepare()
         self._records: list[ConsumerRecord[K, V]] = []
         self._iterator: Iterator[ConsumerRecord[K, V]] = iter(())
-
-    @contextmanager
-    def _use(self) -> Iterator[None]:
-        if not self._lock.acquire(blocking=False):
-            raise ConcurrentUse(
-                "another thread is using this consumer; only wakeup() may be called meanwhile"
-            )
-        try:
-            self._session.check_usable()
-            yield
-        finally:
-            self._lock.release()
-
-    def _perform(self, steps: Steps[T]) -> T:
-        with self._use():
-            return perform(steps, self._session.buffer)
 
     # ---- records ----
 
@@ -232,18 +211,8 @@ class Consumer(ConsumerApi[K, V]):
         self._close(timeout, processed_only=False)
 
     def _close(self, timeout: float | None, *, processed_only: bool) -> None:
-        if not self._lock.acquire(blocking=False):
-            raise ConcurrentUse("another thread is using this consumer; call wakeup() first")
-        try:
-            steps = self._session.close(
-                self._session.timeout_s(timeout), processed_only=processed_only
-            )
-            perform(steps, self._session.buffer)
-        finally:
-            self._lock.release()
-
-    def __enter__(self) -> Self:
-        return self
+        seconds = self._session.timeout_s(timeout)
+        self._perform_last(self._session.close(seconds, processed_only=processed_only))
 
     def __exit__(
         self,
