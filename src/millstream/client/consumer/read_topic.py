@@ -7,6 +7,7 @@ one for a single read; Spark's source keeps one for many.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields
 from datetime import UTC
 from typing import TYPE_CHECKING, Any, Final
 
@@ -48,6 +49,9 @@ if TYPE_CHECKING:
         value_format: Any
         value_schema: Any
 
+    class ReadTopicKeywords(ReadKeywords, ConsumerSettings, total=False):
+        """That, and the settings of a Consumer."""
+
 
 _FOR_GROUPS: Final = frozenset({"group_id", "auto_offset_reset", "interceptors"})
 _FOR_RECORDS: Final = frozenset({"key_deserializer", "value_deserializer", "max_poll_records"})
@@ -84,16 +88,16 @@ def read_topic(
     >>> read_topic("localhost:9092", "orders", columns=["key", "value"]).to_polars()
     """
     wanted = _Wanted(
-        start,
-        end,
-        start_time,
-        end_time,
-        partitions,
-        columns,
-        timeout,
-        key_format,
-        value_format,
-        value_schema,
+        start=start,
+        end=end,
+        start_time=start_time,
+        end_time=end_time,
+        partitions=partitions,
+        columns=columns,
+        timeout=timeout,
+        key_format=key_format,
+        value_format=value_format,
+        value_schema=value_schema,
     )
     reader = TopicReader(bootstrap, **settings)
     try:
@@ -104,38 +108,15 @@ def read_topic(
 
 
 async def async_read_topic(
-    bootstrap: str | Sequence[str],
-    topic: str,
-    *,
-    start: Bounds = "earliest",
-    end: Bounds = "latest",
-    start_time: datetime | int | None = None,
-    end_time: datetime | int | None = None,
-    partitions: Collection[int] | None = None,
-    columns: Sequence[str] | None = None,
-    timeout: float = 30.0,
-    key_format: Any = None,
-    value_format: Any = None,
-    value_schema: Any = None,
-    **settings: Unpack[ConsumerSettings],
+    bootstrap: str | Sequence[str], topic: str, **what: Unpack[ReadTopicKeywords]
 ) -> AsyncTopicRead:
     """The asyncio version of `read_topic`, with the same arguments.
 
     >>> frame = await (await async_read_topic("localhost:9092", "orders")).to_polars()
     """
-    wanted = _Wanted(
-        start,
-        end,
-        start_time,
-        end_time,
-        partitions,
-        columns,
-        timeout,
-        key_format,
-        value_format,
-        value_schema,
-    )
-    reader = AsyncTopicReader(bootstrap, **settings)
+    given: dict[str, Any] = dict(what)
+    wanted = _Wanted(**{name: given.pop(name) for name in _WANTED_FIELDS & given.keys()})
+    reader = AsyncTopicReader(bootstrap, **given)
     try:
         return await reader._read(topic, wanted, is_last=True)
     except BaseException:
@@ -143,34 +124,38 @@ async def async_read_topic(
         raise
 
 
+@dataclass(kw_only=True)
 class _Wanted:
-    """What to read of a topic, checked."""
+    """What to read of a topic, checked; the fields are those of `ReadKeywords`."""
 
-    def __init__(
-        self,
-        start: Bounds = "earliest",
-        end: Bounds = "latest",
-        start_time: datetime | int | None = None,
-        end_time: datetime | int | None = None,
-        partitions: Collection[int] | None = None,
-        columns: Sequence[str] | None = None,
-        timeout: float = 30.0,
-        key_format: Any = None,
-        value_format: Any = None,
-        value_schema: Any = None,
-    ) -> None:
-        if columns is not None:
-            columns_by_number(columns)
-        self.start = _one_of(start, start_time, "start", "earliest")
-        self.end = _one_of(end, end_time, "end", "latest")
-        self.partitions = partitions
-        self.columns = columns
-        self.timeout_s = timeout
-        self.formats: TableFormats = {
-            "key_format": key_format,
-            "value_format": value_format,
-            "value_schema": value_schema,
+    start: Bounds = "earliest"
+    end: Bounds = "latest"
+    start_time: datetime | int | None = None
+    end_time: datetime | int | None = None
+    partitions: Collection[int] | None = None
+    columns: Sequence[str] | None = None
+    timeout: float = 30.0
+    key_format: Any = None
+    value_format: Any = None
+    value_schema: Any = None
+
+    def __post_init__(self) -> None:
+        if self.columns is not None:
+            columns_by_number(self.columns)
+        self.start = _one_of(self.start, self.start_time, "start", "earliest")
+        self.end = _one_of(self.end, self.end_time, "end", "latest")
+
+    @property
+    def formats(self) -> TableFormats:
+        """How columns get types."""
+        return {
+            "key_format": self.key_format,
+            "value_format": self.value_format,
+            "value_schema": self.value_schema,
         }
+
+
+_WANTED_FIELDS: Final = {each.name for each in fields(_Wanted)}
 
 
 class _Reader:
@@ -204,7 +189,7 @@ class _Reader:
 
     def _spans(self, topic: str, wanted: _Wanted) -> Steps[dict[TopicPartition, Span]]:
         return find_spans(
-            self._session, topic, wanted.start, wanted.end, wanted.partitions, wanted.timeout_s
+            self._session, topic, wanted.start, wanted.end, wanted.partitions, wanted.timeout
         )
 
 
@@ -228,7 +213,7 @@ class TopicReader(_Reader):
             topic,
             spans,
             wanted.columns,
-            wanted.timeout_s,
+            wanted.timeout,
             wanted.formats,
             on_close=on_close,
         )
@@ -334,7 +319,7 @@ class AsyncTopicReader(_Reader):
             topic,
             spans,
             wanted.columns,
-            wanted.timeout_s,
+            wanted.timeout,
             wanted.formats,
             on_close=on_close,
         )
