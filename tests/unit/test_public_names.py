@@ -20,6 +20,12 @@ def test_every_exception_can_be_imported_from_the_top() -> None:
         assert name in dir(millstream)
 
 
+def test_types_of_keys_and_values_can_be_written_where_code_runs() -> None:
+    generic = ("Attempt", "Consumer", "ConsumerRecord", "Producer", "ShareConsumer", "ShareRecord")
+    for name in (*generic, "AsyncConsumer", "AsyncProducer", "AsyncShareConsumer"):
+        assert "[str, int]" in repr(getattr(millstream, name)[str, int])
+
+
 def test_no_exception_hides_another_public_name() -> None:
     assert not set(errors.__all__) & set(millstream.__all__)
 
