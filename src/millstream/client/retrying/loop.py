@@ -60,6 +60,9 @@ _GROUP_WENT_ON: Final = (
 _AWAY: Final = (BrokerUnreachable, OperationTimeout)
 """What calls end with while no broker answers: it may be back later."""
 
+_ASK_SECONDS: Final = 5.0
+"""How long brokers are asked for topics at a time; `stop` is heard in between."""
+
 
 class RetryingLoop(RetryingApi):
     """From polls to commits: handle, send on, hold back, settle."""
@@ -91,7 +94,8 @@ class RetryingLoop(RetryingApi):
         quiet_since_ms = self._clock.monotonic_ms()
         while not self._is_stopping:
             try:
-                described = yield Invoke(admin.describe_topics, (self._topics.sources,))
+                describe = partial(admin.describe_topics, timeout=_ASK_SECONDS)
+                described = yield Invoke(describe, (self._topics.sources,))
                 wanted = self._wanted_topics(_all_described(described))
                 self._check_created((yield Invoke(admin.create_topics, (wanted,))))
             except (UnknownTopicOrPartition, *_AWAY) as error:
