@@ -24,7 +24,7 @@ SPARK_TESTS ?= tests/unit/spark tests/spark
 # Tests start hundreds of interpreters. Without bytecode each would compile Millstream anew: a second.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup build demo test check lint warnings types layers tidy unit plain sanitize interop fuzz simulate soak soak-spark spark-versions bench compare generate docs format clean
+.PHONY: help setup build demo test check lint warnings types layers tidy unit plain sanitize interop fuzz simulate soak soak-spark spark-versions bench compare cycles generate docs format clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -132,8 +132,11 @@ $(SPARK_ENV)/.installed: $(INSTALLED)
 
 bench: setup ## Measure beside the peers: make bench ARGS=--quick
 	for question in records protocol storage log_manager network replica broker_handlers \
-	  embedded broker coordinator clients spark; do \
+	  embedded broker coordinator clients data_frames spark; do \
 	  $(BIN)/python -m benchmarks.$$question $(ARGS) || exit 1; done
+
+cycles: setup ## Open and close each kind of client 10,000 times: make cycles ARGS='--cycles 1000 Producer'
+	$(BIN)/python -m tools.client_cycles $(ARGS)
 
 compare: setup ## Measure beside another revision: make compare BEFORE=../before BENCH=broker ARGS=--without-kafka
 	$(BIN)/python -m tools.compare_revisions $(BEFORE) $(BENCH) $(ARGS)

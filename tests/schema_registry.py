@@ -145,9 +145,9 @@ def _stored(body: dict[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def running_registry() -> Iterator[Registry]:
+def running_registry(given: Registry | None = None) -> Iterator[Registry]:
     """A registry that answers at `.url`."""
-    registry = Registry()
+    registry = given or Registry()
 
     class Handler(BaseHTTPRequestHandler):
         def handle_any(self) -> None:

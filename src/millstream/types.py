@@ -13,6 +13,19 @@ if TYPE_CHECKING:
     from random import Random
     from typing import Self
 
+    from typing_extensions import TypeVar
+
+    K = TypeVar("K", default=bytes)
+    V = TypeVar("V", default=bytes)
+else:
+    from typing import TypeVar
+
+    K = TypeVar("K")
+    V = TypeVar("V")
+
+# What a record's key and value are: bytes, unless a deserializer makes something else of them. The
+# default is for type checkers alone, as `typing` has none before Python 3.13.
+
 Offset = NewType("Offset", int)
 """Which record in the partition."""
 

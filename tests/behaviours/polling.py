@@ -18,16 +18,16 @@ _TURNS_MAX = 1_500
 _TURN_SECONDS = 0.02
 
 
-def reader(cluster: Cluster, topic: str, *partitions: int, **settings: Any) -> Consumer:
+def reader(cluster: Cluster, topic: str, *partitions: int, **settings: Any) -> Consumer[Any, Any]:
     """A consumer of partitions, from their beginning."""
     consumer = Consumer(cluster.address, **{"auto_offset_reset": "earliest", **settings})
     consumer.assign(at(topic, *partitions))
     return consumer
 
 
-def read(consumer: Consumer, count: int) -> list[ConsumerRecord]:
+def read(consumer: Consumer[Any, Any], count: int) -> list[ConsumerRecord[Any, Any]]:
     """So many records, and perhaps some more."""
-    found: list[ConsumerRecord] = []
+    found: list[ConsumerRecord[Any, Any]] = []
     while len(found) < count:
         records = consumer.poll(PATIENCE)
         assert records, f"{len(found)} of {count} records came"
@@ -35,9 +35,11 @@ def read(consumer: Consumer, count: int) -> list[ConsumerRecord]:
     return found
 
 
-async def read_async(consumer: AsyncConsumer, count: int) -> list[ConsumerRecord]:
+async def read_async(
+    consumer: AsyncConsumer[Any, Any], count: int
+) -> list[ConsumerRecord[Any, Any]]:
     """So many records, and perhaps some more."""
-    found: list[ConsumerRecord] = []
+    found: list[ConsumerRecord[Any, Any]] = []
     while len(found) < count:
         records = await consumer.poll(PATIENCE)
         assert records, f"{len(found)} of {count} records came"
@@ -45,13 +47,15 @@ async def read_async(consumer: AsyncConsumer, count: int) -> list[ConsumerRecord
     return found
 
 
-def values(records: list[ConsumerRecord]) -> list[Any]:
+def values(records: list[ConsumerRecord[Any, Any]]) -> list[Any]:
     """What is in them."""
     return [each.value for each in records]
 
 
 def poll_until(
-    is_so: Callable[[], bool], *consumers: Consumer, seen: list[ConsumerRecord] | None = None
+    is_so: Callable[[], bool],
+    *consumers: Consumer,
+    seen: list[ConsumerRecord[Any, Any]] | None = None,
 ) -> None:
     """Poll all of them in turn until something is so."""
     for _ in range(_TURNS_MAX):

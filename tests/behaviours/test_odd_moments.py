@@ -95,7 +95,7 @@ def test_a_record_that_cannot_be_sent_leaves_nothing_behind(cluster: Cluster) ->
     topic = cluster.topic()
     with Producer(cluster.address) as producer:
         with pytest.raises(InvalidArgument):
-            producer.send(topic, object())
+            producer.send(topic, object())  # type: ignore[arg-type]  # on purpose
         producer.flush()
         assert producer.send(topic, b"v").result(30.0).offset == 0
 

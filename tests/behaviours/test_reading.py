@@ -269,7 +269,7 @@ def test_holes_in_a_compacted_topic_are_passed(cluster: Cluster) -> None:
                 break
 
     with reader(cluster, topic) as consumer:
-        seen: dict[bytes, int] = {}
+        seen: dict[bytes | None, int] = {}
         while consumer.position(partition) <= last:
             seen |= {each.key: each.offset for each in consumer.poll(PATIENCE)}
         consumer.seek(partition, 1)

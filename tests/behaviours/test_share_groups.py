@@ -40,10 +40,10 @@ class Place:
             for each in values:
                 producer.send(self.topic, each)
 
-    def consumer(self, **settings: Any) -> ShareConsumer:
+    def consumer(self, **settings: Any) -> ShareConsumer[Any, Any]:
         return ShareConsumer(self.address, self.topic, **self._settings(settings))
 
-    def async_consumer(self, **settings: Any) -> AsyncShareConsumer:
+    def async_consumer(self, **settings: Any) -> AsyncShareConsumer[Any, Any]:
         return AsyncShareConsumer(self.address, self.topic, **self._settings(settings))
 
     def _settings(self, given: dict[str, Any]) -> dict[str, Any]:
@@ -59,12 +59,12 @@ def place(cluster: Cluster) -> Place:
 def test_records_are_accepted_released_and_rejected(place: Place) -> None:
     with place.consumer(share_acknowledgement_mode="explicit") as consumer:
         place.produce("accept", "release", "reject")
-        seen: list[tuple[str, int]] = []
+        seen: list[tuple[Any, int]] = []
         while len(seen) < 4:
             for record in consumer.poll(PATIENCE):
                 seen.append((record.value, record.delivery_count))
                 consumer.acknowledge(
-                    record, record.value if record.delivery_count == 1 else "accept"
+                    record, str(record.value) if record.delivery_count == 1 else "accept"
                 )
         assert consumer.commit() == {place.partition: None}
         assert consumer.acquisition_lock_timeout == 30.0
@@ -75,7 +75,7 @@ def test_records_are_accepted_released_and_rejected(place: Place) -> None:
 def test_what_was_read_is_accepted_with_the_next_poll(place: Place) -> None:
     place.produce("a", "b")
     with place.consumer() as consumer:
-        seen: list[str] = []
+        seen: list[Any] = []
         while len(seen) < 2:
             seen += [each.value for each in consumer.poll(PATIENCE)]
         assert consumer.poll(0.3) == []
@@ -88,7 +88,7 @@ def test_members_share_the_records_of_a_partition(place: Place) -> None:
     settings = {"max_poll_records": 10, "share_acquire_mode": "record_limit"}
     with place.consumer(**settings) as first, place.consumer(**settings) as second:
         place.produce(*(f"v{each}" for each in range(60)))
-        seen: list[str] = []
+        seen: list[Any] = []
         while len(seen) < 60:
             for each in (first, second):
                 records = each.poll(0.5)
@@ -128,7 +128,7 @@ def test_the_asyncio_client_does_the_same(place: Place) -> None:
     place.produce("a", "b")
 
     async def main() -> None:
-        seen: list[str] = []
+        seen: list[Any] = []
         async with place.async_consumer(share_acknowledgement_mode="explicit") as consumer:
             while len(seen) < 2:
                 for record in await consumer.poll(PATIENCE):
@@ -140,7 +140,7 @@ def test_the_asyncio_client_does_the_same(place: Place) -> None:
     asyncio.run(asyncio.wait_for(main(), 60))
 
 
-def values(records: list[ShareRecord]) -> list[str]:
+def values(records: list[ShareRecord[Any, Any]]) -> list[Any]:
     return [each.value for each in records]
 
 

@@ -153,7 +153,7 @@ def test_readers_of_committed_records_wait_at_an_open_transaction(cluster: Clust
         assert [each.value for each in careful.poll(PATIENCE)] == [b"before"]
         assert careful.poll(0.3) == []
         assert careful.end_offsets([partition]) == {partition: 1}
-        seen: list[bytes] = []
+        seen: list[bytes | None] = []
         while len(seen) < 3:
             seen += [each.value for each in curious.poll(PATIENCE)]
         assert seen == [b"before", b"open", b"after"]

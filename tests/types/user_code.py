@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, assert_type
 
 from millstream import (
     Admin,
     AsyncAdmin,
     AsyncConsumer,
     AsyncProducer,
+    AsyncShareConsumer,
     AsyncTopicReader,
+    Attempt,
+    BrokerUnreachable,
     Consumer,
     ConsumerRecord,
+    EmbeddedBroker,
+    MillstreamError,
+    NewTopic,
     OffsetAndMetadata,
+    OperationTimeout,
     Producer,
     RecordMetadata,
     RetryingConsumer,
@@ -21,11 +30,13 @@ from millstream import (
     TopicPartition,
     TopicReader,
     async_read_topic,
+    is_retriable,
     read_topic,
 )
-from millstream.client.admin import ConfigResource, NewTopic
-from millstream.client.retrying import Attempt, MemorySeen
-from millstream.client.serialization import JsonSerde, PydanticSerde
+from millstream.client.admin import ConfigResource
+from millstream.client.retrying import MemorySeen
+from millstream.client.serialization import IntSerde, JsonSerde, PydanticSerde, StrSerde
+from millstream.types import ReadableBuffer
 
 
 def show(*values: object) -> None:
@@ -142,3 +153,63 @@ def retry(bootstrap: str) -> None:
         seen=MemorySeen(),
         value_deserializer=PydanticSerde(int),
     ).run(idle_timeout=5.0)
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a topic is about."""
+
+    number: int
+
+
+def order_of(data: bytes) -> Order:
+    return Order(**json.loads(data))
+
+
+def typed_producers(bootstrap: str) -> None:
+    assert_type(Producer(bootstrap), Producer)
+    assert_type(
+        Producer(bootstrap, value_serializer=StrSerde()), Producer[ReadableBuffer | str, str]
+    )
+    with Producer(bootstrap, key_serializer=IntSerde(), value_serializer=StrSerde) as producer:
+        assert_type(producer, Producer[int, str])
+        producer.send("t", "text", key=7)
+    # A type checker cannot know what a name or a function takes.
+    Producer(bootstrap, value_serializer="json").send("t", {"a": 1})
+    Producer(bootstrap, value_serializer=lambda each: json.dumps(each).encode()).send("t", [1])
+
+
+def typed_consumers(bootstrap: str) -> None:
+    assert_type(Consumer(bootstrap), Consumer[bytes, bytes])
+    assert_type(Consumer(bootstrap, value_deserializer="json"), Consumer[Any, Any])
+    consumer = Consumer(bootstrap, key_deserializer=StrSerde(), value_deserializer=order_of)
+    assert_type(consumer, Consumer[str, Order])
+    for record in consumer:
+        assert_type(record, ConsumerRecord[str, Order])
+        assert_type(record.key, str | None)
+        if record.value is not None:
+            show(record.value.number + 1)
+    assert_type(AsyncConsumer(bootstrap, value_deserializer=IntSerde()), AsyncConsumer[bytes, int])
+    share = ShareConsumer(bootstrap, group_id="g", value_deserializer=order_of)
+    assert_type(share, ShareConsumer[bytes, Order])
+    assert_type(share.poll()[0].value, Order | None)
+    asynchronous = AsyncShareConsumer(bootstrap, group_id="g", key_deserializer=StrSerde())
+    assert_type(asynchronous, AsyncShareConsumer[str, bytes])
+
+
+def typed_retries(bootstrap: str) -> None:
+    def handle(attempt: Attempt[bytes, Order]) -> None:
+        show(attempt.value.number + 1)
+
+    RetryingConsumer(bootstrap, "orders", handle, group_id="g", value_deserializer=order_of).run()
+
+
+def failures(bootstrap: str) -> None:
+    try:
+        produce(bootstrap)
+    except (OperationTimeout, BrokerUnreachable) as error:
+        show(error.retriable)
+    except MillstreamError as error:
+        show(is_retriable(error))
+    with EmbeddedBroker() as broker:
+        produce(broker.bootstrap_servers)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar
 
 from millstream.client.addresses import Address, parse_bootstrap
+from millstream.client.foreign_settings import translated
 from millstream.client.metadata import MetadataConfig
 from millstream.client.namespace import Namespace
 from millstream.config import (
@@ -269,12 +270,16 @@ def settings_from_kwargs(settings_class: type[C], kwargs: Mapping[str, Any]) -> 
 
 
 def settings_from_dotted(settings_class: type[C], properties: Mapping[str, Any]) -> C:
-    """A client's settings from Kafka's names; values are text or of the right type already."""
+    """A client's settings from Kafka's names, or from those that other clients have for them.
+
+    Values are text or of the right type already.
+    """
     keys = {declared.name: (name, declared) for name, declared in keys_of(settings_class).items()}
     objects = _object_names(settings_class)
     values: dict[str, Any] = {}
     faults: list[str] = []
-    for name, given in properties.items():
+    what = settings_class.__name__.removesuffix("Config")
+    for name, given in translated(properties, {*keys, *objects}, what).items():
         if name in objects:
             values[objects[name]] = given
         elif name in keys:

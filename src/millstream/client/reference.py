@@ -30,9 +30,10 @@ _HEAD: Final = """\
 # Settings of the clients
 
 As keyword arguments they have Python's names, and durations are seconds (`linger=0.005`). As a
-dictionary for `from_config` they have Kafka's names and units (`{"linger.ms": 5}`). A name that
-does not exist is an error that names the nearest one. The first argument of every client is
-`bootstrap`, the `bootstrap.servers` of Kafka.
+dictionary for `from_config` they have Kafka's names and units (`{"linger.ms": 5}`), or librdkafka's
+(`queue.buffering.max.ms`); settings of those clients that have no effect here are named in one line
+of the log. A name that does not exist is an error that names the nearest one. The first argument of
+every client is `bootstrap`, the `bootstrap.servers` of Kafka.
 """
 
 

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from millstream.client.metadata import Metadata
+    from millstream.client.metrics import ClientMeters
     from millstream.network.client.network_client import NetworkClient, OnDone, RequestSource
 
 __all__ = [
@@ -155,11 +156,17 @@ class RequestRouter:
     """Calls with retries. An actor of `ClientRuntime`, after `Metadata`."""
 
     def __init__(
-        self, network: NetworkClient, metadata: Metadata, config: RouterConfig, random: Random
+        self,
+        network: NetworkClient,
+        metadata: Metadata,
+        config: RouterConfig,
+        random: Random,
+        meters: ClientMeters,
     ) -> None:
         self._network = network
         self._metadata = metadata
         self._random = random
+        self._meters = meters
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._coordinators = Coordinators(
             network, self._backoff, random, is_separate=config.separate_coordinators
@@ -316,6 +323,7 @@ class RequestRouter:
             return
         call.last_error = error
         call.failures += 1
+        self._meters.retries += 1
         call.not_before_ms = now_ms + self._backoff.after(call.failures, self._random)
         call.needs_updates = self.note_failure(call.target, error)
 

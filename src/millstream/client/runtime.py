@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from millstream.client.futures import Waiter
 from millstream.client.metadata import Metadata
+from millstream.client.metrics import ClientMeters, MeasuredNetwork
 from millstream.client.router import RequestRouter, RouterConfig
 from millstream.errors import ClientClosed
-from millstream.network.client.network_client import NetworkClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,7 +60,8 @@ class ClientRuntime:
         self._clock = clock
         self.config = config
         self.random = random
-        self.network = NetworkClient(selector, config.network(max_in_flight), random)
+        self.meters = ClientMeters()
+        self.network = MeasuredNetwork(selector, config.network(max_in_flight), random, self.meters)
         self.metadata = Metadata(
             self.network, config.bootstrap, metadata_config or config.metadata(), random
         )
@@ -73,6 +74,7 @@ class ClientRuntime:
                 separate_coordinators=separate_coordinators,
             ),
             random,
+            self.meters,
         )
         self._actors: list[Actor] = []
         self._has_newcomer = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from millstream import Producer, ShareConsumer, TopicPartition
 from millstream.client.config import ClientConfig
@@ -64,13 +64,13 @@ class Place:
             for each in values:
                 producer.send(self.topic, each.encode())
 
-    def consumer(self, **settings: object) -> ShareConsumer:
+    def consumer(self, **settings: Any) -> ShareConsumer[Any, Any]:
         return ShareConsumer(
             self.address,
             self.topic,
             group_id=self.group,
             value_deserializer="str",
-            **settings,  # type: ignore[arg-type]  # by each test
+            **settings,
         )
 
     @property

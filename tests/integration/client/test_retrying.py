@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import queue
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -309,9 +312,118 @@ def test_records_of_open_and_aborted_transactions_are_not_handled(
     assert handler.done == [*ALL, "102"]
 
 
-def test_a_topic_that_is_not_there_is_told(broker: EmbeddedBroker) -> None:
-    with pytest.raises(UnknownTopicOrPartition):
-        RetryingConsumer(broker.bootstrap_servers, "absent", print, group_id="g").run()
+@pytest.fixture
+def strict_broker() -> Iterator[EmbeddedBroker]:
+    """One that creates no topic by itself, and that may be taken away."""
+    settings = {"auto.create.topics.enable": "false"}
+    with EmbeddedBroker(settings, in_memory=True) as running:
+        yield running
+
+
+class Running:
+    """A retrying consumer on a thread of its own, and the lines it logs."""
+
+    def __init__(self, address: str, topic: str, **settings: Any) -> None:
+        self.done: list[str] = []
+        self.consumer = RetryingConsumer(
+            address,
+            topic,
+            self._handle,
+            group_id="g",
+            retry_delays=DELAYS,
+            value_deserializer="str",
+            **settings,
+        )
+        self._has_done = threading.Condition()
+        self._pool = ThreadPoolExecutor(1)
+        self.future = self._pool.submit(self.consumer.run)
+
+    def _handle(self, attempt: Attempt[bytes, str]) -> None:
+        with self._has_done:
+            self.done.append(attempt.value)
+            self._has_done.notify_all()
+
+    def wait_for(self, *values: str) -> None:
+        with self._has_done:
+            assert self._has_done.wait_for(lambda: self.done == list(values), 30), self.done
+
+    def __enter__(self) -> Running:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.consumer.stop()
+        self.future.result(30)
+        self._pool.shutdown()
+
+
+class Lines(logging.Handler):
+    """Lets a test wait for a line of the log."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lines: queue.Queue[str] = queue.Queue()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._lines.put(record.getMessage())
+
+    def wait_for(self, *parts: str) -> None:
+        while True:
+            line = self._lines.get(timeout=30)
+            if all(part in line for part in parts):
+                return
+
+
+@pytest.fixture
+def lines() -> Iterator[Lines]:
+    handler = Lines()
+    logger = logging.getLogger("millstream.client.retrying.loop")
+    logger.addHandler(handler)
+    yield handler
+    logger.removeHandler(handler)
+
+
+def test_it_waits_for_a_topic_that_is_not_there_and_names_it(
+    strict_broker: EmbeddedBroker, lines: Lines
+) -> None:
+    with Running(strict_broker.bootstrap_servers, "late") as running:
+        lines.wait_for("late", "waiting")
+        strict_broker.create_topic("late", partitions=1)
+        with Producer(strict_broker.bootstrap_servers) as producer:
+            producer.send("late", "1")
+        running.wait_for("1")
+
+
+def test_a_topic_that_is_not_there_is_created_where_brokers_do_that(broker: EmbeddedBroker) -> None:
+    with Running(broker.bootstrap_servers, "made") as running:
+        with Producer(broker.bootstrap_servers) as producer:
+            while not producer.partitions_for("made"):
+                pass
+            producer.send("made", "1")
+        running.wait_for("1")
+
+
+def test_a_broker_that_is_away_for_longer_than_calls_take_is_waited_for(
+    strict_broker: EmbeddedBroker, lines: Lines
+) -> None:
+    strict_broker.create_topic("away", partitions=1)
+    times = {"default_api_timeout": 0.3, "request_timeout": 0.2}
+    with (
+        Producer(strict_broker.bootstrap_servers) as producer,
+        Running(strict_broker.bootstrap_servers, "away", common=times) as running,
+    ):
+        producer.send("away", "1").result(30)
+        running.wait_for("1")
+        with strict_broker.faults.unavailable():
+            lines.wait_for("away", "waiting")
+        producer.send("away", "2").result(30)
+        running.wait_for("1", "2")
+
+
+def test_a_topic_that_does_not_come_in_time_is_told(strict_broker: EmbeddedBroker) -> None:
+    consumer = RetryingConsumer(strict_broker.bootstrap_servers, "absent", print, group_id="g")
+
+    with pytest.raises(UnknownTopicOrPartition, match="absent"):
+        consumer.run(idle_timeout=0.5)
 
 
 @pytest.mark.parametrize(

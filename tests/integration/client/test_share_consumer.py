@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -53,11 +53,11 @@ def place(broker: EmbeddedBroker, request: pytest.FixtureRequest) -> Place:
     return Place(broker.bootstrap_servers, name)
 
 
-def values(records: list[ShareRecord]) -> list[str]:
-    return [each.value for each in records]
+def values(records: list[ShareRecord[Any, Any]]) -> list[str]:
+    return [str(each.value) for each in records]
 
 
-def take(consumer: ShareConsumer, count: int) -> list[ShareRecord]:
+def take(consumer: ShareConsumer[Any, Any], count: int) -> list[ShareRecord[Any, Any]]:
     found = consumer.poll(20)
     assert len(found) == count, found
     return found
@@ -116,7 +116,7 @@ def test_released_records_come_again_and_rejected_ones_do_not(place: Place) -> N
     place.produce("accept", "release", "reject")
     with place.consumer(share_acknowledgement_mode="explicit") as consumer:
         for record in take(consumer, 3):
-            consumer.acknowledge(record, record.value)
+            consumer.acknowledge(record, str(record.value))
 
         (again,) = take(consumer, 1)
         assert (again.value, again.delivery_count) == ("release", 2)

@@ -40,9 +40,9 @@ def write(cluster: KafkaCluster, topic: str, values: Iterable[bytes], **settings
         producer.flush(PATIENCE)
 
 
-def read(consumer: Consumer, count: int) -> list[bytes]:
+def read(consumer: Consumer, count: int) -> list[bytes | None]:
     """The values of so many records, and not more."""
-    found: list[bytes] = []
+    found: list[bytes | None] = []
     while len(found) < count:
         records = consumer.poll(PATIENCE)
         assert records, f"{len(found)} of {count} records came"

@@ -85,13 +85,13 @@ class Watch:
                 self.breaches += bool(link.in_flight)
 
 
-def values(cluster: KafkaCluster, topic: str, **settings: Any) -> list[bytes]:
+def values(cluster: KafkaCluster, topic: str, **settings: Any) -> list[bytes | None]:
     """Everything that partition 0 has."""
     with Consumer(cluster.bootstrap, auto_offset_reset="earliest", **settings) as consumer:
         partition = TopicPartition(topic, 0)
         consumer.assign([partition])
         end = consumer.end_offsets([partition])[partition]
-        found: list[bytes] = []
+        found: list[bytes | None] = []
         while len(found) < end:
             found += [each.value for each in consumer.poll(PATIENCE)]
     return found

@@ -275,7 +275,7 @@ class Reading(Workload):
     def note(self, records: list[ConsumerRecord]) -> None:
         """Remember what came."""
         for each in records:
-            self.seen[each.partition].append(each.value)
+            self.seen[each.partition].append(each.value or b"")
         self.done += len(records)
 
     def verify(self) -> None:
@@ -334,7 +334,7 @@ class Sharing(Reading):
             while not (self.is_finishing.is_set() and missing == 0):
                 records = consumer.poll(POLL_SECONDS)
                 for each in records:
-                    self.seen[each.partition].append(each.value)
+                    self.seen[each.partition].append(each.value or b"")
                 self.done += len(records)
                 missing = self.source() - sum(len(set(each)) for each in self.seen.values())
 

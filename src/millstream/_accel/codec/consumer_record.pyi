@@ -1,9 +1,9 @@
-from typing import Any, final
+from typing import Generic, final
 
-from millstream.types import Headers
+from millstream.types import Headers, K, V
 
 @final
-class ConsumerRecord:
+class ConsumerRecord(Generic[K, V]):
     __match_args__ = (
         "topic",
         "partition",
@@ -21,8 +21,8 @@ class ConsumerRecord:
         partition: int,
         offset: int,
         timestamp: int,
-        key: Any,
-        value: Any,
+        key: K | None,
+        value: V | None,
         headers: Headers = (),
         timestamp_type: int = 0,
         leader_epoch: int = -1,
@@ -36,9 +36,9 @@ class ConsumerRecord:
     @property
     def timestamp(self) -> int: ...
     @property
-    def key(self) -> Any: ...
+    def key(self) -> K | None: ...
     @property
-    def value(self) -> Any: ...
+    def value(self) -> V | None: ...
     @property
     def headers(self) -> Headers: ...
     @property

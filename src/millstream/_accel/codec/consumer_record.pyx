@@ -5,6 +5,8 @@
 back to it, for they are not known to the garbage collector.
 """
 
+from types import GenericAlias
+
 cimport cython
 from libc.stdint cimport int8_t, int32_t, int64_t
 
@@ -32,6 +34,11 @@ cdef class ConsumerRecord:
         self.headers = headers
         self.timestamp_type = timestamp_type
         self.leader_epoch = leader_epoch
+
+    @classmethod
+    def __class_getitem__(cls, parameters):
+        """`ConsumerRecord[str, bytes]`, for annotations."""
+        return GenericAlias(cls, parameters)
 
     def _fields(self):
         return (

@@ -9,6 +9,7 @@ client is made, closed and waited for, and nothing else.
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import itertools
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
@@ -18,6 +19,7 @@ from millstream.client.admin.config import AdminConfig
 from millstream.client.admin.tasks import start
 from millstream.client.config import settings_from_dotted, settings_from_kwargs, shown
 from millstream.client.io_thread import start_client
+from millstream.client.metrics import ClientMetrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping
@@ -57,6 +59,11 @@ class _Face:
     def __repr__(self) -> str:
         return shown(self, self._bootstrap_servers)
 
+    def metrics(self) -> ClientMetrics:
+        """What was asked so far, and how long it took; from any thread, at any time."""
+        runtime = self._thread.runtime
+        return ClientMetrics(**runtime.meters.figures(runtime.now_ms()))
+
     def _begin(self, coroutine: Coroutine[Any, Any, T], what: str) -> Waiter[T]:
         try:
             self._thread.check_usable()
@@ -90,7 +97,7 @@ class AwaitingApi(_Face):
 
     async def close(self) -> None:
         """End calls under way and close the connections; again is fine."""
-        self._thread.stop(0)
+        await asyncio.to_thread(self._thread.stop, None)
 
     async def __aenter__(self) -> Self:
         return self

@@ -8,35 +8,33 @@ arrived, not for each record, and group membership does not depend on the loop b
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from millstream.client.arguments import as_mapping, as_partitions, to_timestamp
 from millstream.client.consumer.consumer_api import ConsumerApi
+from millstream.client.consumer.consuming import AsyncUse
 from millstream.client.consumer.starting_point import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from millstream.client.consumer.steps import perform_async
-from millstream.errors import ConcurrentUse
+from millstream.types import K, V
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
     from datetime import datetime
     from types import TracebackType
-    from typing import Self, Unpack
+    from typing import Unpack
 
     from millstream.client.consumer.arrow import ArrowBatch
     from millstream.client.consumer.config import ConsumerSettings
     from millstream.client.consumer.offset_lookup import FoundOffset
     from millstream.client.consumer.session import Offsets
-    from millstream.client.consumer.steps import Steps
     from millstream.client.groups import OffsetAndMetadata
+    from millstream.client.serialization.base import DeserializerOf
     from millstream.records.kernel import ConsumerRecord
     from millstream.types import TopicPartition
 
 T = TypeVar("T")
 
 
-class AsyncConsumer(ConsumerApi):
+class AsyncConsumer(AsyncUse, ConsumerApi[K, V]):
     """Reads records of topics; the asyncio version of `Consumer`.
 
     >>> async with AsyncConsumer("localhost:9092", "orders", group_id="billing") as consumer:
@@ -46,50 +44,37 @@ class AsyncConsumer(ConsumerApi):
     What waits is a coroutine. Listeners may be coroutine functions.
     """
 
+    @overload
     def __init__(
         self,
         bootstrap: str | Sequence[str],
         *topics: str,
+        key_deserializer: DeserializerOf[K] | None = None,
+        value_deserializer: DeserializerOf[V] | None = None,
         **settings: Unpack[ConsumerSettings],
-    ) -> None:
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: AsyncConsumer[Any, Any],
+        bootstrap: str | Sequence[str],
+        *topics: str,
+        key_deserializer: DeserializerOf[Any] | str | None = None,
+        value_deserializer: DeserializerOf[Any] | str | None = None,
+        **settings: Unpack[ConsumerSettings],
+    ) -> None: ...
+    def __init__(self, bootstrap: str | Sequence[str], *topics: str, **settings: Any) -> None:
         """`topics` are subscribed to; see ConsumerSettings for the settings."""
-        self._prepare()
         self._open(bootstrap, topics, settings)
 
     def _prepare(self) -> None:
-        self._user: asyncio.Task[Any] | None = None
-        self._depth = 0
-        self._unread: list[ConsumerRecord] = []
-
-    @contextmanager
-    def _use(self) -> Iterator[None]:
-        self._session.check_usable()
-        with self._taken():
-            yield
-
-    @contextmanager
-    def _taken(self) -> Iterator[None]:
-        task = _current_task()
-        if self._depth and self._user is not task:
-            raise ConcurrentUse(
-                "another task is using this consumer; only wakeup() may be called meanwhile"
-            )
-        self._user = task
-        self._depth += 1
-        try:
-            yield
-        finally:
-            self._depth -= 1
-
-    async def _perform(self, steps: Steps[T]) -> T:
-        with self._use():
-            return await perform_async(steps, self._session.buffer)
+        super()._prepare()
+        self._unread: list[ConsumerRecord[K, V]] = []
 
     # ---- records ----
 
     async def poll(
         self, timeout: float | None = 1.0, *, max_records: int | None = None
-    ) -> list[ConsumerRecord]:
+    ) -> list[ConsumerRecord[K, V]]:
         """The next records: at once what is here, else what arrives within `timeout` seconds."""
         count = self._session.record_count(max_records)
         if self._unread:
@@ -105,7 +90,7 @@ class AsyncConsumer(ConsumerApi):
 
     async def batches(
         self, timeout: float | None = None, *, max_records: int | None = None
-    ) -> AsyncIterator[list[ConsumerRecord]]:
+    ) -> AsyncIterator[list[ConsumerRecord[K, V]]]:
         """Lists of records, each of one partition; ends when nothing came for `timeout`."""
         count = self._session.record_count(max_records)
         self._give_back()
@@ -113,7 +98,7 @@ class AsyncConsumer(ConsumerApi):
             yield records
             self._give_back()
 
-    async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
+    async def __aiter__(self) -> AsyncIterator[ConsumerRecord[K, V]]:
         """Every record; what the loop has not got to counts as unread."""
         self._session.unread = lambda: reversed(self._unread)
         while True:
@@ -125,7 +110,7 @@ class AsyncConsumer(ConsumerApi):
             records.reverse()
             self._unread = records
 
-    def _take_unread(self) -> list[ConsumerRecord]:
+    def _take_unread(self) -> list[ConsumerRecord[K, V]]:
         unread = self._unread[::-1]
         self._unread.clear()
         return unread
@@ -204,12 +189,8 @@ class AsyncConsumer(ConsumerApi):
         await self._close(timeout, processed_only=False)
 
     async def _close(self, timeout: float | None, *, processed_only: bool) -> None:
-        steps = self._session.close(self._session.timeout_s(timeout), processed_only=processed_only)
-        with self._taken():
-            await perform_async(steps, self._session.buffer)
-
-    async def __aenter__(self) -> Self:
-        return self
+        seconds = self._session.timeout_s(timeout)
+        await self._perform_last(self._session.close(seconds, processed_only=processed_only))
 
     async def __aexit__(
         self,
@@ -218,10 +199,3 @@ class AsyncConsumer(ConsumerApi):
         traceback: TracebackType | None,
     ) -> None:
         await self._close(30.0, processed_only=exc is not None)
-
-
-def _current_task() -> asyncio.Task[Any] | None:
-    try:
-        return asyncio.current_task()
-    except RuntimeError:  # No loop runs: the consumer is being made.
-        return None

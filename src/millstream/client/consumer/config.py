@@ -10,10 +10,10 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from millstream.client.config import ClientConfig, ClientSettings, object_setting
+from millstream.client.config import ClientConfig, ClientSettings, keyword_of, object_setting
 from millstream.client.consumer.membership.assignors import DEFAULT_ASSIGNORS, resolve
 from millstream.client.consumer.starting_point import parse_reset
-from millstream.config import ConfigType, Validator, any_value, at_least, key, one_of
+from millstream.config import ConfigType, Validator, any_value, at_least, key, keys_of, one_of
 from millstream.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ READ_COMMITTED: Final = "read_committed"
 
 
 class ConsumerSettings(ClientSettings, total=False):
-    """Keyword arguments of a consumer: durations in seconds, sizes in bytes."""
+    """Keyword arguments of a consumer, but deserializers: durations in seconds, sizes in bytes."""
 
     group_id: str | None
     group_instance_id: str | None
@@ -57,9 +57,14 @@ class ConsumerSettings(ClientSettings, total=False):
     allow_auto_create_topics: bool
     exclude_internal_topics: bool
     client_rack: str
-    key_deserializer: Any
-    value_deserializer: Any
     interceptors: Sequence[Any]
+
+
+_SETTINGS_OF_GROUPS: Final = {
+    "session_timeout_ms": "consumer.session.timeout.ms",
+    "heartbeat_interval_ms": "consumer.heartbeat.interval.ms",
+}
+"""Settings of a classic member that are settings of the group, at the brokers, since KIP-848."""
 
 
 def _log_skipped(corrupt: CorruptBatch) -> None:
@@ -286,9 +291,35 @@ class ConsumerConfig(ClientConfig):
                 f"on_corrupt_batch is {self.on_corrupt_batch!r}; it can be 'raise', 'skip' or a "
                 "function of a CorruptBatch"
             )
+        fault = self._assigning_fault()
+        if fault is not None:
+            raise InvalidArgument(f"settings that do not go together: {fault}")
+
+    def _assigning_fault(self) -> str | None:
+        """Two ways to assign exclude each other: who reads what would not be as the user thinks."""
         if self.group_protocol == "consumer" and self.has_own_assignors:
-            raise InvalidArgument(
-                "settings that do not go together: partition_assignment_strategy is for classic "
-                "groups; with group_protocol='consumer' the broker assigns: set "
-                "group_remote_assignor, or leave the protocol to be chosen"
+            return (
+                "partition_assignment_strategy is for classic groups; with "
+                "group_protocol='consumer' the broker assigns: set group_remote_assignor, or leave "
+                "the protocol to be chosen"
             )
+        if self.group_protocol == "classic" and self.group_remote_assignor is not None:
+            return (
+                "group_remote_assignor is for the consumer protocol; with "
+                "group_protocol='classic' a member assigns: set partition_assignment_strategy, or "
+                "leave the protocol to be chosen"
+            )
+        return None
+
+    def without_effect(self, protocol: str) -> list[str]:
+        """The settings that were given and mean nothing in a group of a protocol, and why."""
+        if protocol == "classic":
+            if self.group_remote_assignor is None:
+                return []
+            return ["group_remote_assignor: in a classic group a member assigns"]
+        keys = keys_of(ConsumerConfig)
+        return [
+            f"{keyword_of(name, keys[name])}: the group's own {of_group} counts"
+            for name, of_group in _SETTINGS_OF_GROUPS.items()
+            if getattr(self, name) != keys[name].default
+        ]

@@ -6,37 +6,35 @@ happens on the session's I/O thread, also while the application is busy.
 
 from __future__ import annotations
 
-import threading
-from contextlib import contextmanager
 from itertools import chain
 from operator import length_hint
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from millstream.client.arguments import as_mapping, as_partitions, to_timestamp
 from millstream.client.consumer.consumer_api import ConsumerApi
+from millstream.client.consumer.consuming import BlockingUse
 from millstream.client.consumer.starting_point import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from millstream.client.consumer.steps import perform
-from millstream.errors import ConcurrentUse
+from millstream.types import K, V
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
     from types import TracebackType
-    from typing import Self, Unpack
+    from typing import Unpack
 
     from millstream.client.consumer.arrow import ArrowBatch
     from millstream.client.consumer.config import ConsumerSettings
     from millstream.client.consumer.offset_lookup import FoundOffset
     from millstream.client.consumer.session import Offsets
-    from millstream.client.consumer.steps import Steps
     from millstream.client.groups import OffsetAndMetadata
+    from millstream.client.serialization.base import DeserializerOf
     from millstream.records.kernel import ConsumerRecord
     from millstream.types import TopicPartition
 
 T = TypeVar("T")
 
 
-class Consumer(ConsumerApi):
+class Consumer(BlockingUse, ConsumerApi[K, V]):
     """Reads records of topics.
 
     >>> with Consumer("localhost:9092", "orders", group_id="billing") as consumer:
@@ -47,42 +45,38 @@ class Consumer(ConsumerApi):
     the group; a `with` block that ends with an exception commits only what earlier polls gave.
     """
 
+    @overload
     def __init__(
         self,
         bootstrap: str | Sequence[str],
         *topics: str,
+        key_deserializer: DeserializerOf[K] | None = None,
+        value_deserializer: DeserializerOf[V] | None = None,
         **settings: Unpack[ConsumerSettings],
-    ) -> None:
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Consumer[Any, Any],
+        bootstrap: str | Sequence[str],
+        *topics: str,
+        key_deserializer: DeserializerOf[Any] | str | None = None,
+        value_deserializer: DeserializerOf[Any] | str | None = None,
+        **settings: Unpack[ConsumerSettings],
+    ) -> None: ...
+    def __init__(self, bootstrap: str | Sequence[str], *topics: str, **settings: Any) -> None:
         """`topics` are subscribed to; see ConsumerSettings for the settings."""
-        self._prepare()
         self._open(bootstrap, topics, settings)
 
     def _prepare(self) -> None:
-        self._lock = threading.RLock()
-        self._records: list[ConsumerRecord] = []
-        self._iterator: Iterator[ConsumerRecord] = iter(())
-
-    @contextmanager
-    def _use(self) -> Iterator[None]:
-        if not self._lock.acquire(blocking=False):
-            raise ConcurrentUse(
-                "another thread is using this consumer; only wakeup() may be called meanwhile"
-            )
-        try:
-            self._session.check_usable()
-            yield
-        finally:
-            self._lock.release()
-
-    def _perform(self, steps: Steps[T]) -> T:
-        with self._use():
-            return perform(steps, self._session.buffer)
+        super()._prepare()
+        self._records: list[ConsumerRecord[K, V]] = []
+        self._iterator: Iterator[ConsumerRecord[K, V]] = iter(())
 
     # ---- records ----
 
     def poll(
         self, timeout: float | None = 1.0, *, max_records: int | None = None
-    ) -> list[ConsumerRecord]:
+    ) -> list[ConsumerRecord[K, V]]:
         """The next records: at once what is here, else what arrives within `timeout` seconds.
 
         An empty list when nothing came; None waits for ever. In order within each partition.
@@ -106,7 +100,7 @@ class Consumer(ConsumerApi):
 
     def batches(
         self, timeout: float | None = None, *, max_records: int | None = None
-    ) -> Iterator[list[ConsumerRecord]]:
+    ) -> Iterator[list[ConsumerRecord[K, V]]]:
         """Lists of records, each of one partition; ends when nothing came for `timeout`."""
         count = self._session.record_count(max_records)
         self._give_back()
@@ -114,7 +108,7 @@ class Consumer(ConsumerApi):
             yield records
             self._give_back()
 
-    def __iter__(self) -> Iterator[ConsumerRecord]:
+    def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
         """Every record, waiting for the next for ever; a loop that was left can be taken up again.
 
         What the loop has not got to counts as unread: commits leave it out.
@@ -123,7 +117,7 @@ class Consumer(ConsumerApi):
         # In C from list to list: a record costs what a record of a list costs.
         return chain.from_iterable(self._chunks())
 
-    def _chunks(self) -> Iterator[Iterator[ConsumerRecord]]:
+    def _chunks(self) -> Iterator[Iterator[ConsumerRecord[K, V]]]:
         while True:
             if not length_hint(self._iterator):
                 self._records = []
@@ -131,11 +125,11 @@ class Consumer(ConsumerApi):
                 self._iterator = iter(self._records)
             yield self._iterator
 
-    def _unread(self) -> list[ConsumerRecord]:
+    def _unread(self) -> list[ConsumerRecord[K, V]]:
         left = length_hint(self._iterator)
         return self._records[-left:] if left else []
 
-    def _take_unread(self) -> list[ConsumerRecord]:
+    def _take_unread(self) -> list[ConsumerRecord[K, V]]:
         unread = self._unread()
         if unread:
             # The loop's iterator is at its end when its list is.
@@ -217,18 +211,8 @@ class Consumer(ConsumerApi):
         self._close(timeout, processed_only=False)
 
     def _close(self, timeout: float | None, *, processed_only: bool) -> None:
-        if not self._lock.acquire(blocking=False):
-            raise ConcurrentUse("another thread is using this consumer; call wakeup() first")
-        try:
-            steps = self._session.close(
-                self._session.timeout_s(timeout), processed_only=processed_only
-            )
-            perform(steps, self._session.buffer)
-        finally:
-            self._lock.release()
-
-    def __enter__(self) -> Self:
-        return self
+        seconds = self._session.timeout_s(timeout)
+        self._perform_last(self._session.close(seconds, processed_only=processed_only))
 
     def __exit__(
         self,

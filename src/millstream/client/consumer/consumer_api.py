@@ -1,15 +1,14 @@
 """What the blocking and the asyncio consumer have in common: everything that does not wait.
 
-`Consumer` and `AsyncConsumer` derive from it. One thread (or task) at a time uses a consumer; a
-second one gets ConcurrentUse instead of records in a strange order. Only `wakeup` is for others.
+`Consumer` and `AsyncConsumer` derive from it; `consuming` has what share consumers have too.
 """
 
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from millstream.client.arguments import (
     as_number,
@@ -18,22 +17,21 @@ from millstream.client.arguments import (
     as_topics,
     to_timestamp,
 )
-from millstream.client.config import settings_from_dotted, settings_from_kwargs, shown
 from millstream.client.consumer.config import ConsumerConfig
+from millstream.client.consumer.consuming import Consuming
 from millstream.client.consumer.membership.subscription import Subscription
 from millstream.client.consumer.session import ConsumerSession
 from millstream.client.consumer.starting_point import EARLIEST, LATEST, AtOffset, AtTime
 from millstream.errors import InvalidArgument
-from millstream.types import TopicPartition
+from millstream.types import K, TopicPartition, V
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-    from contextlib import AbstractContextManager
+    from collections.abc import Callable, Collection, Iterable, Sequence
     from datetime import datetime
-    from typing import Self
 
     from millstream.client.consumer.session import Offsets, OnCommit
     from millstream.client.groups import ConsumerGroupMetadata
+    from millstream.client.metrics import ConsumerMetrics
     from millstream.records.kernel import ConsumerRecord
 
 T = TypeVar("T")
@@ -41,48 +39,17 @@ T = TypeVar("T")
 _TO_THE_ENDS: Final = "seek_to_beginning and seek_to_end go to the ends"
 
 
-class ConsumerApi(ABC):
+class ConsumerApi(Consuming, Generic[K, V]):
     """The part of a consumer that never waits."""
 
+    _config_class = ConsumerConfig
     _session: ConsumerSession
 
-    def _open(
-        self, bootstrap: str | Sequence[str], topics: Sequence[str], settings: Mapping[str, Any]
-    ) -> None:
-        if "bootstrap_servers" in settings:
-            raise InvalidArgument("give the bootstrap addresses once, as the first argument")
-        given = {"bootstrap_servers": bootstrap, **settings}
-        self._start(settings_from_kwargs(ConsumerConfig, given), topics)
-
-    def _start(self, config: ConsumerConfig, topics: Sequence[str]) -> None:
-        # The addresses and the namespace are checked here, before a thread is started.
-        _ = config.bootstrap, config.names
-        self._session = ConsumerSession(config)
-        if topics:
-            try:
-                self.subscribe(topics)
-            except BaseException:
-                self._session.thread.stop()
-                raise
-
-    @classmethod
-    def from_config(cls, properties: Mapping[str, Any], topics: Sequence[str] = ()) -> Self:
-        """A consumer from Kafka's own names: `{"bootstrap.servers": ..., "group.id": ...}`."""
-        made = cls.__new__(cls)
-        made._prepare()
-        made._start(settings_from_dotted(ConsumerConfig, properties), topics)
-        return made
+    def _make_session(self, config: ConsumerConfig) -> ConsumerSession:
+        return ConsumerSession(config)
 
     @abstractmethod
-    def _prepare(self) -> None:
-        """What a new object needs before its session."""
-
-    @abstractmethod
-    def _use(self) -> AbstractContextManager[None]:
-        """Held while a call runs; raises ConcurrentUse, ClientClosed or ForkedClient."""
-
-    @abstractmethod
-    def _take_unread(self) -> Sequence[ConsumerRecord]:
+    def _take_unread(self) -> Sequence[ConsumerRecord[K, V]]:
         """What a loop was given and has not got to; the loop forgets it."""
 
     def _give_back(self) -> None:
@@ -226,13 +193,9 @@ class ConsumerApi(ABC):
         with self._use():
             self._session.enforce_rebalance()
 
-    def wakeup(self) -> None:
-        """Have a `poll` that waits, or the next one, raise Wakeup. From any thread."""
-        self._session.wakeup()
-
-    def __repr__(self) -> str:
-        config = self._session.config
-        return shown(self, config.bootstrap_servers, group_id=config.group_id)
+    def metrics(self) -> ConsumerMetrics:
+        """What was read so far, how fast, and what waits; from any thread, at any time."""
+        return self._session.metrics()
 
 
 def _matcher(

@@ -69,6 +69,7 @@ class ConsumerCore:
             key_deserializer=key_deserializer,
             value_deserializer=value_deserializer,
         )
+        self.fetched = answers.fetched
         self._validation = EpochValidation(runtime, self._state, self._positions, self._refresh)
         self._fetcher = Fetcher(
             config, runtime, self._state, buffer, answers, self._validation.validate

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from millstream.client.consumer.completed_fetches import Failed
 from millstream.client.consumer.subscription_state import Phase
 from millstream.client.metadata import Broker
+from millstream.client.metrics import Meter
 from millstream.errors import (
     ApiError,
     MessageTooLarge,
@@ -66,6 +67,8 @@ class FetchAnswers:
         self._namespace = config.names
         self._key_deserializer = key_deserializer
         self._value_deserializer = value_deserializer
+        self.fetched = Meter()
+        """Bytes of records that have come."""
 
     def take(
         self,
@@ -136,6 +139,7 @@ class FetchAnswers:
         if batches.is_cut_off:
             self._fail(state, self._too_large(state))
             return
+        self.fetched.add(batches.size, now_ms)
         state.offset = batches.end_offset
         state.last_epoch = batches.end_epoch
         self._buffer.put(state.partition, state.run, batches, announces=False)

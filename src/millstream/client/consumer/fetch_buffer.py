@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from copy import copy
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from millstream.client.consumer.completed_fetches import CompletedFetches, Failed, Placed
 from millstream.client.consumer.mailbox import Mailbox
@@ -183,12 +183,12 @@ class FetchBuffer(Mailbox):
 
     # ---- the application's side: taking ----
 
-    def take(self, count: int, *, of_one: bool = False) -> list[ConsumerRecord]:
+    def take(self, count: int, *, of_one: bool = False) -> list[ConsumerRecord[Any, Any]]:
         """Records that are here, `count` at most, on request of one partition only.
 
         An error comes when nothing is before it.
         """
-        taken: list[ConsumerRecord] = []
+        taken: list[ConsumerRecord[Any, Any]] = []
         while len(taken) < count:
             fetches, batches = self._next(is_first=not taken)
             if fetches is None or batches is None:

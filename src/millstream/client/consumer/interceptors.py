@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from millstream.client.interceptor_chain import make_interceptors
 
@@ -25,7 +25,7 @@ _logger: Final = logging.getLogger(__name__)
 class ConsumerInterceptor:
     """Override what is of interest; an object with some of these methods does as well."""
 
-    def on_consume(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
+    def on_consume(self, records: list[ConsumerRecord[Any, Any]]) -> list[ConsumerRecord[Any, Any]]:
         """Records on their way to the application; return what it shall get."""
         return records
 
@@ -46,7 +46,7 @@ class ConsumerInterceptors:
     def __bool__(self) -> bool:
         return bool(self._chain)
 
-    def on_consume(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
+    def on_consume(self, records: list[ConsumerRecord[Any, Any]]) -> list[ConsumerRecord[Any, Any]]:
         """What the application gets."""
         for each in self._chain:
             on_consume = getattr(each, "on_consume", None)

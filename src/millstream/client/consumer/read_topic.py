@@ -7,6 +7,7 @@ one for a single read; Spark's source keeps one for many.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields
 from datetime import UTC
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from millstream.client.consumer.config import ConsumerSettings
     from millstream.client.consumer.range_reading import RowBuilder
     from millstream.client.consumer.steps import Steps
+    from millstream.client.serialization.columns import TableFormats
     from millstream.types import TopicPartition
 
     class ReadKeywords(TypedDict, total=False):
@@ -43,6 +45,12 @@ if TYPE_CHECKING:
         partitions: Collection[int] | None
         columns: Sequence[str] | None
         timeout: float
+        key_format: Any
+        value_format: Any
+        value_schema: Any
+
+    class ReadTopicKeywords(ReadKeywords, ConsumerSettings, total=False):
+        """That, and the settings of a Consumer."""
 
 
 _FOR_GROUPS: Final = frozenset({"group_id", "auto_offset_reset", "interceptors"})
@@ -61,6 +69,9 @@ def read_topic(
     partitions: Collection[int] | None = None,
     columns: Sequence[str] | None = None,
     timeout: float = 30.0,
+    key_format: Any = None,
+    value_format: Any = None,
+    value_schema: Any = None,
     **settings: Unpack[ConsumerSettings],
 ) -> TopicRead:
     """Read a topic from `start` up to and without `end`, as Arrow columns.
@@ -70,9 +81,24 @@ def read_topic(
     record that is not older. What is written after this call is not read. `isolation_level` and the
     other settings are those of a Consumer; `timeout` is how long nothing may arrive.
 
+    With `value_format` ("json", "avro", or a deserializer) the fields of values are columns with
+    types in the place of `value`: those of `value_schema` (an Arrow schema or pairs of names and
+    types; of Avro its own), or as they are found. `key_format` ("str", "int64", ...) types the key.
+
     >>> read_topic("localhost:9092", "orders", columns=["key", "value"]).to_polars()
     """
-    wanted = _Wanted(start, end, start_time, end_time, partitions, columns, timeout)
+    wanted = _Wanted(
+        start=start,
+        end=end,
+        start_time=start_time,
+        end_time=end_time,
+        partitions=partitions,
+        columns=columns,
+        timeout=timeout,
+        key_format=key_format,
+        value_format=value_format,
+        value_schema=value_schema,
+    )
     reader = TopicReader(bootstrap, **settings)
     try:
         return reader._read(topic, wanted, is_last=True)
@@ -82,24 +108,15 @@ def read_topic(
 
 
 async def async_read_topic(
-    bootstrap: str | Sequence[str],
-    topic: str,
-    *,
-    start: Bounds = "earliest",
-    end: Bounds = "latest",
-    start_time: datetime | int | None = None,
-    end_time: datetime | int | None = None,
-    partitions: Collection[int] | None = None,
-    columns: Sequence[str] | None = None,
-    timeout: float = 30.0,
-    **settings: Unpack[ConsumerSettings],
+    bootstrap: str | Sequence[str], topic: str, **what: Unpack[ReadTopicKeywords]
 ) -> AsyncTopicRead:
     """The asyncio version of `read_topic`, with the same arguments.
 
     >>> frame = await (await async_read_topic("localhost:9092", "orders")).to_polars()
     """
-    wanted = _Wanted(start, end, start_time, end_time, partitions, columns, timeout)
-    reader = AsyncTopicReader(bootstrap, **settings)
+    given: dict[str, Any] = dict(what)
+    wanted = _Wanted(**{name: given.pop(name) for name in _WANTED_FIELDS & given.keys()})
+    reader = AsyncTopicReader(bootstrap, **given)
     try:
         return await reader._read(topic, wanted, is_last=True)
     except BaseException:
@@ -107,26 +124,38 @@ async def async_read_topic(
         raise
 
 
+@dataclass(kw_only=True)
 class _Wanted:
-    """What to read of a topic, checked."""
+    """What to read of a topic, checked; the fields are those of `ReadKeywords`."""
 
-    def __init__(
-        self,
-        start: Bounds = "earliest",
-        end: Bounds = "latest",
-        start_time: datetime | int | None = None,
-        end_time: datetime | int | None = None,
-        partitions: Collection[int] | None = None,
-        columns: Sequence[str] | None = None,
-        timeout: float = 30.0,
-    ) -> None:
-        if columns is not None:
-            columns_by_number(columns)
-        self.start = _one_of(start, start_time, "start", "earliest")
-        self.end = _one_of(end, end_time, "end", "latest")
-        self.partitions = partitions
-        self.columns = columns
-        self.timeout_s = timeout
+    start: Bounds = "earliest"
+    end: Bounds = "latest"
+    start_time: datetime | int | None = None
+    end_time: datetime | int | None = None
+    partitions: Collection[int] | None = None
+    columns: Sequence[str] | None = None
+    timeout: float = 30.0
+    key_format: Any = None
+    value_format: Any = None
+    value_schema: Any = None
+
+    def __post_init__(self) -> None:
+        if self.columns is not None:
+            columns_by_number(self.columns)
+        self.start = _one_of(self.start, self.start_time, "start", "earliest")
+        self.end = _one_of(self.end, self.end_time, "end", "latest")
+
+    @property
+    def formats(self) -> TableFormats:
+        """How columns get types."""
+        return {
+            "key_format": self.key_format,
+            "value_format": self.value_format,
+            "value_schema": self.value_schema,
+        }
+
+
+_WANTED_FIELDS: Final = {each.name for each in fields(_Wanted)}
 
 
 class _Reader:
@@ -160,7 +189,7 @@ class _Reader:
 
     def _spans(self, topic: str, wanted: _Wanted) -> Steps[dict[TopicPartition, Span]]:
         return find_spans(
-            self._session, topic, wanted.start, wanted.end, wanted.partitions, wanted.timeout_s
+            self._session, topic, wanted.start, wanted.end, wanted.partitions, wanted.timeout
         )
 
 
@@ -180,7 +209,13 @@ class TopicReader(_Reader):
         spans = perform(self._spans(topic, wanted), self._session.buffer)
         on_close = self.close if is_last else None
         return TopicRead(
-            self._session, topic, spans, wanted.columns, wanted.timeout_s, on_close=on_close
+            self._session,
+            topic,
+            spans,
+            wanted.columns,
+            wanted.timeout,
+            wanted.formats,
+            on_close=on_close,
         )
 
     def read_range(
@@ -280,7 +315,13 @@ class AsyncTopicReader(_Reader):
         spans = await perform_async(self._spans(topic, wanted), self._session.buffer)
         on_close = self.close if is_last else None
         return AsyncTopicRead(
-            self._session, topic, spans, wanted.columns, wanted.timeout_s, on_close=on_close
+            self._session,
+            topic,
+            spans,
+            wanted.columns,
+            wanted.timeout,
+            wanted.formats,
+            on_close=on_close,
         )
 
     async def close(self) -> None:

@@ -27,9 +27,10 @@ from millstream.client.consumer.interceptors import ConsumerInterceptors
 from millstream.client.consumer.listeners import listener_method
 from millstream.client.consumer.membership.events import Assigned, Lost, Revoked
 from millstream.client.consumer.starting_point import COMMITTED
-from millstream.client.consumer.steps import AwaitChange, AwaitResult, Invoke
+from millstream.client.consumer.steps import AwaitChange, AwaitResult, Invoke, with_lookups
 from millstream.client.groups import OffsetAndMetadata
 from millstream.client.io_thread import IoThread
+from millstream.client.metrics import ConsumerMetrics, Meter
 from millstream.client.runtime import ClientRuntime
 from millstream.client.serialization.primitives import BytesSerde
 from millstream.client.serialization.resolution import as_deserializer
@@ -123,8 +124,9 @@ class ConsumerSession:
         self.interceptors = ConsumerInterceptors(config.interceptors)
         if self.interceptors and self._core.membership is not None:
             self._core.membership.on_auto_committed = self._on_auto_committed
-        self.unread: Callable[[], Iterable[ConsumerRecord]] = tuple
+        self.unread: Callable[[], Iterable[ConsumerRecord[Any, Any]]] = tuple
         """Records that were taken for a loop which has not got to them."""
+        self._read_meter = Meter()
         self._finished_commits: deque[Callable[[], Any]] = deque()
         self._listener: object | None = None
         self._commits_processed_only = False
@@ -258,9 +260,10 @@ class ConsumerSession:
 
     # ---- records ----
 
-    def poll(self, timeout_s: float | None, count: int) -> Steps[list[ConsumerRecord]]:
+    def poll(self, timeout_s: float | None, count: int) -> Steps[list[ConsumerRecord[Any, Any]]]:
         """The next records; an empty list when none came in time."""
         records = yield from self._poll(timeout_s, lambda: self.buffer.take(count))
+        self._count(len(records))
         return self._intercepted(records or [])
 
     def poll_with(self, timeout_s: float | None, take: Callable[[], T]) -> Steps[T]:
@@ -269,10 +272,11 @@ class ConsumerSession:
 
     def poll_one_partition(
         self, timeout_s: float | None, count: int
-    ) -> Steps[list[ConsumerRecord]]:
+    ) -> Steps[list[ConsumerRecord[Any, Any]]]:
         """The same, of one partition only; what interceptors take away whole is passed over."""
         take = partial(self.buffer.take, count, of_one=True)
         while records := (yield from self._poll(timeout_s, take)):
+            self._count(len(records))
             left = self._intercepted(records)
             if left:
                 return left
@@ -287,7 +291,26 @@ class ConsumerSession:
             self._arrow = ArrowRecordsBuilder(columns)  # It complains before anything is taken.
             self._arrow_columns = wanted
         batch = yield from self._poll(timeout_s, self._take_arrow)
+        self._count(0 if batch is None else len(batch))
         return batch
+
+    def _count(self, records: int) -> None:
+        if records:
+            self._read_meter.add(records, self._now_ms())
+
+    def metrics(self) -> ConsumerMetrics:
+        """The figures as they are now."""
+        now_ms = self._now_ms()
+        fetched = self._core.fetched
+        return ConsumerMetrics(
+            **self.runtime.meters.figures(now_ms),
+            records_read=self._read_meter.total,
+            record_rate=self._read_meter.rate(now_ms),
+            bytes_fetched=fetched.total,
+            byte_rate=fetched.rate(now_ms),
+            buffered_bytes=self.buffer.byte_count,
+            assigned_partitions=len(self.buffer.assignment()),
+        )
 
     def _take_arrow(self) -> ArrowBatch | None:
         self._arrow.expect(min(self.buffer.byte_count, ARROW_BYTES))
@@ -296,7 +319,9 @@ class ConsumerSession:
             return None
         return ArrowBatch(self._names.shown(partition.topic), self._arrow.finish())
 
-    def _intercepted(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
+    def _intercepted(
+        self, records: list[ConsumerRecord[Any, Any]]
+    ) -> list[ConsumerRecord[Any, Any]]:
         return self.interceptors.on_consume(records) if self.interceptors and records else records
 
     def _poll(self, timeout_s: float | None, take: Callable[[], T]) -> Steps[T]:
@@ -312,7 +337,7 @@ class ConsumerSession:
         try:
             while True:
                 yield from self._hear()
-                taken = self._retrying(take)
+                taken = yield from with_lookups(partial(self._retrying, take))
                 wait_s = None if deadline_ms is None else self._left_s(deadline_ms)
                 if taken:
                     return taken

@@ -13,6 +13,10 @@ import inspect
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from millstream._accel.codec.faults import bad_value
+from millstream.client.serialization.lookups import LOOKUPS_MAX, LookupNeeded, without_lookups
+from millstream.errors import RecordNotReadable
+
 if TYPE_CHECKING:
     from millstream.client.futures import Waiter
 
@@ -55,8 +59,37 @@ class Invoke(NamedTuple):
     arguments: tuple[Any, ...]
 
 
-Step: TypeAlias = AwaitResult | AwaitChange | Invoke
+class RunApart(NamedTuple):
+    """Run something that may block for long: not in an event loop. The answer is its result."""
+
+    function: Callable[[], Any]
+
+
+Step: TypeAlias = AwaitResult | AwaitChange | Invoke | RunApart
 Steps: TypeAlias = Generator[Step, Any, T]
+
+
+def with_lookups(take: Callable[[], T]) -> Steps[T]:
+    """What `take` gives; schemas that its deserializers must ask for are asked for apart.
+
+    `take` leaves a record that it could not read where it is, so it is simply called again.
+    """
+    for _ in range(LOOKUPS_MAX):
+        try:
+            return without_lookups(take)
+        except RecordNotReadable as error:
+            # No error is kept here: its traceback has this frame, and what was fetched besides.
+            if not isinstance(error.__cause__, LookupNeeded):
+                raise
+            look_up = error.__cause__.look_up
+            where = error.topic, error.partition, error.offset
+        if look_up is None:
+            break
+        try:
+            yield RunApart(look_up)
+        except Exception as failure:
+            raise bad_value("content", *where, failure) from failure
+    return take()
 
 
 def perform(steps: Steps[T], buffer: Changing | None = None) -> T:
@@ -76,6 +109,8 @@ def perform(steps: Steps[T], buffer: Changing | None = None) -> T:
                 buffer.wait(step.is_reached, step.timeout_s)
             elif isinstance(step, AwaitResult):
                 answer = step.waiter.result(step.timeout_s)
+            elif isinstance(step, RunApart):
+                answer = step.function()
             else:
                 answer = step.function(*step.arguments)
         except BaseException as raised:
@@ -99,6 +134,8 @@ async def perform_async(steps: Steps[T], buffer: Changing | None = None) -> T:
                 await _wait_for_change(step, buffer)
             elif isinstance(step, AwaitResult):
                 answer = await _wait_for_result(step)
+            elif isinstance(step, RunApart):
+                answer = await asyncio.to_thread(step.function)
             else:
                 answer = step.function(*step.arguments)
                 if inspect.isawaitable(answer):

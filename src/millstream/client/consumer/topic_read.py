@@ -6,11 +6,13 @@ read as they are taken, once.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from millstream.client.consumer.arrow import ArrowBatch, imported, to_pandas
 from millstream.client.consumer.range_reading import RangeReading
 from millstream.client.consumer.steps import perform, perform_async
+from millstream.client.serialization.columns import decode_table
 from millstream.errors import InvalidArgument
 from millstream.records.kernel import ArrowRecordsBuilder, ArrowStream
 
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from millstream.client.consumer.arrow import DtypeBackend
     from millstream.client.consumer.bounds import Span
     from millstream.client.consumer.session import ConsumerSession
+    from millstream.client.serialization.columns import TableFormats
     from millstream.records.kernel import ArrowRecords
     from millstream.types import TopicPartition
 
@@ -43,15 +46,29 @@ class _Reading:
         spans: Mapping[TopicPartition, Span],
         columns: Sequence[str] | None,
         timeout_s: float,
+        formats: TableFormats,
     ) -> None:
         self._buffer = session.buffer
         self._columns = columns
         self._builder = ArrowRecordsBuilder(columns)
         self._reading = RangeReading(session, spans, self._builder, timeout_s=timeout_s)
         self._is_taken = False
+        self._formats = formats
+        self._has_types = formats["key_format"] is not None or formats["value_format"] is not None
         self.topic = topic
         self.spans = {each.partition: span for each, span in spans.items()}
         """What is read of each partition: from the first offset up to and without the second."""
+
+    def _typed(self, table: Any) -> Any:
+        """A table with the types that were asked for."""
+        return decode_table(self.topic, table, **self._formats) if self._has_types else table
+
+    def _refuse_types(self) -> None:
+        if self._has_types:
+            raise InvalidArgument(
+                "types of columns are found in the whole: call to_arrow, to_pandas or to_polars, "
+                "or read bytes in parts, without key_format and value_format"
+            )
 
     def _take_once(self) -> None:
         if self._is_taken:
@@ -78,6 +95,7 @@ class TopicRead(_Reading):
         self._on_close = on_close
 
     def __iter__(self) -> Iterator[ArrowBatch]:
+        self._refuse_types()
         for records in self._chunks():
             yield ArrowBatch(self.topic, records)
 
@@ -92,12 +110,17 @@ class TopicRead(_Reading):
             self.close()
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """The rows as an "arrow_array_stream" capsule, read as they are taken."""
+        """The rows as an "arrow_array_stream" capsule, read as they are taken.
+
+        With types for columns everything is read first.
+        """
+        if self._has_types:
+            return self.to_arrow().__arrow_c_stream__(requested_schema)
         return self._stream(self._chunks()).__arrow_c_stream__(requested_schema)
 
     def to_arrow(self) -> Any:
         """A `pyarrow.Table`."""
-        return self._read_all(imported("pyarrow").table)
+        return self._typed(self._read_all(imported("pyarrow").table))
 
     def to_pandas(self, *, dtype_backend: DtypeBackend = "pyarrow") -> Any:
         """A `pandas.DataFrame`; see `ArrowBatch.to_pandas`."""
@@ -105,6 +128,8 @@ class TopicRead(_Reading):
 
     def to_polars(self) -> Any:
         """A `polars.DataFrame`."""
+        if self._has_types:
+            return imported("polars").from_arrow(self.to_arrow())
         return self._read_all(imported("polars").DataFrame, with_views=True)
 
     def _read_all(self, make: Any, *, with_views: bool = False) -> Any:
@@ -145,6 +170,7 @@ class AsyncTopicRead(_Reading):
         self._on_close = on_close
 
     async def __aiter__(self) -> AsyncIterator[ArrowBatch]:
+        self._refuse_types()
         async for records in self._chunks():
             yield ArrowBatch(self.topic, records)
 
@@ -161,7 +187,8 @@ class AsyncTopicRead(_Reading):
     async def to_arrow(self) -> Any:
         """A `pyarrow.Table`."""
         table = imported("pyarrow").table
-        return table(self._stream([each async for each in self._chunks()]))
+        read = table(self._stream([each async for each in self._chunks()]))
+        return await asyncio.to_thread(self._typed, read) if self._has_types else read
 
     async def to_pandas(self, *, dtype_backend: DtypeBackend = "pyarrow") -> Any:
         """A `pandas.DataFrame`; see `ArrowBatch.to_pandas`."""
@@ -169,6 +196,8 @@ class AsyncTopicRead(_Reading):
 
     async def to_polars(self) -> Any:
         """A `polars.DataFrame`."""
+        if self._has_types:
+            return imported("polars").from_arrow(await self.to_arrow())
         frame = imported("polars").DataFrame
         return frame(self._stream([each async for each in self._chunks()], with_views=True))
 

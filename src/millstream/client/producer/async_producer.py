@@ -10,13 +10,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import warnings
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, overload
 
 from millstream.client.config import shown
 from millstream.client.producer.core import ProducerCore, closed_error
 from millstream.client.producer.deadline import Deadline
 from millstream.client.producer.loop_waits import Until, event_for_threads
 from millstream.client.producer.partition_queues import MemoryNotFree, TopicNotKnown
+from millstream.client.producer.record_sender import K, V
 from millstream.client.producer.settings import config_from_dotted, config_from_kwargs
 from millstream.client.producer.table_sending import (
     PACE_SECONDS_MAX,
@@ -24,6 +26,8 @@ from millstream.client.producer.table_sending import (
     TooFarAhead,
 )
 from millstream.client.producer.transaction_state import State, timed_out
+from millstream.client.serialization.columns import encode_table
+from millstream.client.serialization.lookups import LOOKUPS_MAX, LookupNeeded, without_lookups
 from millstream.errors import ClientClosed, MillstreamError, OperationTimeout
 
 if TYPE_CHECKING:
@@ -33,27 +37,46 @@ if TYPE_CHECKING:
 
     from millstream.client.futures import Waiter
     from millstream.client.groups import ConsumerGroupMetadata, OffsetAndMetadata
+    from millstream.client.metrics import ProducerMetrics
     from millstream.client.producer.buffer_pool import Reservation
     from millstream.client.producer.config import ProducerConfig, ProducerSettings
     from millstream.client.producer.core import Prepared
     from millstream.client.producer.delivery import BatchDelivery, Delivery
     from millstream.client.producer.record import HeadersLike, ProducerRecord, Timestamp
     from millstream.client.producer.transaction_manager import TransactionManager
+    from millstream.client.serialization.base import AnySerializer, SerializerOf
+    from millstream.client.serialization.columns import TableFormats
     from millstream.client.snapshot import Partition
     from millstream.types import TopicPartition
 
     T = TypeVar("T")
 
 
-class AsyncProducer:
+class AsyncProducer(Generic[K, V]):
     """Sends records: `async with AsyncProducer("localhost:9092") as producer: ...`.
 
     Keys and values are bytes, str or None unless there are serializers.
     """
 
+    @overload
     def __init__(
-        self, bootstrap: str | Iterable[str], **settings: Unpack[ProducerSettings]
-    ) -> None:
+        self,
+        bootstrap: str | Iterable[str],
+        *,
+        key_serializer: SerializerOf[K] | None = None,
+        value_serializer: SerializerOf[V] | None = None,
+        **settings: Unpack[ProducerSettings],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: AsyncProducer[Any, Any],
+        bootstrap: str | Iterable[str],
+        *,
+        key_serializer: AnySerializer | str | None = None,
+        value_serializer: AnySerializer | str | None = None,
+        **settings: Unpack[ProducerSettings],
+    ) -> None: ...
+    def __init__(self, bootstrap: str | Iterable[str], **settings: Any) -> None:
         self._begin(config_from_kwargs(bootstrap, settings))
 
     @classmethod
@@ -66,7 +89,7 @@ class AsyncProducer:
     def _begin(self, config: ProducerConfig) -> None:
         self._core = ProducerCore(config)
         self._max_block_ms = config.max_block_ms
-        self._append = self._core.accumulator.append
+        self._append: Callable[..., Delivery] = self._core.accumulator.append
         self._is_simple = self._core.is_plain and self._core.transactions is None
         self._is_closed = False
         self._core.io.start()
@@ -101,9 +124,9 @@ class AsyncProducer:
     async def send(
         self,
         topic: str,
-        value: Any = None,
+        value: V | None = None,
         *,
-        key: Any = None,
+        key: K | None = None,
         partition: int | None = None,
         timestamp: Timestamp = None,
         headers: HeadersLike = None,
@@ -125,13 +148,26 @@ class AsyncProducer:
             delivery.add_done_callback(on_delivery)
         return delivery
 
-    async def send_batch(self, topic: str, table: object) -> BatchDelivery:
+    async def send_batch(
+        self,
+        topic: str,
+        table: object,
+        *,
+        key: str | None = None,
+        **formats: Unpack[TableFormats],
+    ) -> BatchDelivery:
         """Send every row of a table: anything with `__arrow_c_stream__`.
 
         Columns are key, value, partition, timestamp and headers; only value must be there. Rows
         with a key go where that key goes in `send`.
+
+        With `value_format` ("json", "avro" with an Avro schema as `value_schema`, or a
+        serializer) each row becomes the value, and `key` names the column that is the key too:
+        numbers as Java writes them, the rest as text, or as `key_format` says.
         """
         self._require_open_transaction()
+        if key is not None or formats:
+            table = await asyncio.to_thread(encode_table, topic, table, key, **formats)
         sender = TableSender(self._core, topic, table)
         return await self._when_possible(topic, -1, sender.send, is_table=True)
 
@@ -179,6 +215,10 @@ class AsyncProducer:
         await self._wait_for_topic(topic, -1, self._deadline())
         wire = self._core.config.names.to_wire(topic)
         return self._core.runtime.metadata.snapshot.topics[wire].partitions
+
+    def metrics(self) -> ProducerMetrics:
+        """What was sent so far, how fast, and what waits; from any thread, at any time."""
+        return self._core.metrics()
 
     # ---- transactions ----
 
@@ -268,7 +308,15 @@ class AsyncProducer:
     async def _prepare(self, record: ProducerRecord) -> Prepared:
         if self._core.needs_partitions and record.partition is None:
             await self._wait_for_topic(record.topic, -1, self._deadline())
-        return self._core.prepare(record)
+        for _ in range(LOOKUPS_MAX):
+            try:
+                return without_lookups(partial(self._core.prepare, record))
+            except LookupNeeded as needed:
+                look_up = needed.look_up
+            if look_up is None:
+                break
+            await asyncio.to_thread(look_up)
+        return await asyncio.to_thread(self._core.prepare, record)
 
     async def _when_possible(
         self,

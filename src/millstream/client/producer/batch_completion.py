@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from millstream.client.metrics import SendMeters
 from millstream.client.producer.produce_exchange import Produced
 from millstream.errors import (
     ApiError,
@@ -58,16 +59,23 @@ class BatchCompletion:
         self._sequences = sequences
         self._send_again = send_again
         self.transaction: TransactionView | None = None
+        self.meters = SendMeters()
 
     def acknowledge(
-        self, state: PartitionState, batch: ProducerBatch, base_offset: int, log_append_time: int
+        self,
+        state: PartitionState,
+        batch: ProducerBatch,
+        base_offset: int,
+        log_append_time: int,
+        now_ms: int,
     ) -> None:
         """A broker has a batch, and has said where."""
-        self.acknowledge_all([Produced(state, batch, base_offset, log_append_time)])
+        self.acknowledge_all([Produced(state, batch, base_offset, log_append_time)], now_ms)
 
-    def acknowledge_all(self, produced: Sequence[Produced]) -> None:
+    def acknowledge_all(self, produced: Sequence[Produced], now_ms: int) -> None:
         """Brokers have batches, and have said where: the memory of all is free at once."""
         ended: list[ProducerBatch] = []
+        size = 0
         for state, batch, base_offset, log_append_time in produced:
             state.in_flight_count -= 1
             batch.is_sent = False
@@ -75,9 +83,11 @@ class BatchCompletion:
                 # If it timed out meanwhile, its number tells whether those behind it can follow.
                 self._sequences.on_acked(state, batch, base_offset)
             if not batch.is_done:
+                size += batch.size
                 batch.end_well(base_offset, log_append_time)
                 ended.append(batch)
         if ended:
+            self.meters.on_acknowledged(ended, size, now_ms)
             # After their end: who flushes waits for what the accumulator still knows. Before it is
             # told: who waits for it goes on with their memory.
             self._accumulator.finish(*ended)
@@ -90,11 +100,11 @@ class BatchCompletion:
         """A broker has answered, or cannot be reached: `outcome` tells."""
         error = outcome.error
         if error is None:
-            self.acknowledge(state, batch, outcome.base_offset, outcome.log_append_time)
+            self.acknowledge(state, batch, outcome.base_offset, outcome.log_append_time, now_ms)
             return
         if isinstance(error, DuplicateSequenceNumber) and not batch.is_done:
             # The broker knows a duplicate's offset no more.
-            self.acknowledge(state, batch, -1, outcome.log_append_time)
+            self.acknowledge(state, batch, -1, outcome.log_append_time, now_ms)
             return
         state.in_flight_count -= 1
         batch.is_sent = False
@@ -120,6 +130,7 @@ class BatchCompletion:
         """Give a batch up. `is_refused`: a broker said that it does not have it."""
         if state is not None and self._sequences is not None:
             self._sequences.on_failed(state, batch, is_refused=is_refused)
+        self.meters.records_failed += batch.record_count
         batch.fail(error, record_errors)  # type: ignore[arg-type]  # As an Outcome has them.
         self._accumulator.finish(batch)
         if self.transaction is not None:
@@ -171,6 +182,7 @@ class BatchCompletion:
     def _retry(
         self, state: PartitionState, batch: ProducerBatch, error: MillstreamError, now_ms: int
     ) -> None:
+        self.meters.retries += 1
         batch.retry_at_ms = now_ms + self._config.backoff.after(batch.attempts, self._random)
         if isinstance(error, BrokerUnreachable) and not error.was_sent:
             batch.attempts -= 1  # Nothing was tried: the connection's own backoff is enough.

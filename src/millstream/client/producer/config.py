@@ -22,7 +22,7 @@ IN_FLIGHT_MAX: Final = 5
 
 
 class ProducerSettings(ClientSettings, total=False):
-    """Keyword arguments of `Producer` and `AsyncProducer`; times are in seconds."""
+    """Keyword arguments of a producer, but serializers: durations in seconds, sizes in bytes."""
 
     acks: Literal["all", "1", "0", "-1", 1, 0, -1]
     enable_idempotence: bool
@@ -45,8 +45,6 @@ class ProducerSettings(ClientSettings, total=False):
     partitioner_ignore_keys: bool
     partitioner_adaptive_partitioning_enable: bool
     partitioner_availability_timeout: float
-    key_serializer: Any
-    value_serializer: Any
     interceptors: Sequence[Any]
 
 

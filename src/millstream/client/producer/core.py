@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from millstream.client.arguments import as_number, as_offsets, as_topic
 from millstream.client.groups import ConsumerGroupMetadata
 from millstream.client.io_thread import IoThread
+from millstream.client.metrics import ProducerMetrics
 from millstream.client.producer import kernel
 from millstream.client.producer.compiled_accumulator import make_accumulator
 from millstream.client.producer.completions import Completions
@@ -174,6 +175,7 @@ class ProducerCore:
             SenderConfig.of(config),
             random,
             sequences,
+            runtime.meters,
         )
         self.transactions: TransactionManager | None = None
         if config.transactional_id is not None:
@@ -231,6 +233,19 @@ class ProducerCore:
             normal_headers(headers),
         )
         return self.interceptors.on_send(given) if self.interceptors else given
+
+    def metrics(self) -> ProducerMetrics:
+        """The producer's figures as they are now."""
+        now_ms = self.runtime.now_ms()
+        figures = self.runtime.meters.figures(now_ms)
+        sent = self.sender.completion.meters
+        figures["retries"] += sent.retries
+        return ProducerMetrics(
+            **figures,
+            **sent.figures(now_ms),
+            batches_incomplete=self.accumulator.incomplete_count,
+            buffer_bytes=self.accumulator.buffered_bytes,
+        )
 
     @property
     def needs_partitions(self) -> bool:

@@ -7,7 +7,7 @@ gets the plain ones.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic
 
 from millstream import _accel
 from millstream.client.producer import delivery
@@ -46,6 +46,12 @@ if TYPE_CHECKING or not COMPILED:
 else:
     from millstream._accel.client.delivery import BatchOutcome, Delivery, bind_results, tell_all
     from millstream._accel.client.produce_sink import PartitionQueue, ProduceSink, TopicQueues
-    from millstream._accel.client.record_accumulator import RecordSender
+    from millstream._accel.client.record_accumulator import RecordSender as _CompiledSender
+    from millstream.client.producer.record_sender import K, V
 
     bind_results(delivery.until_done, RecordMetadata)
+
+    class RecordSender(_CompiledSender, Generic[K, V]):
+        """The compiled `send`, with the type parameters of the plain one."""
+
+        __slots__ = ()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from millstream.client.config import shown
 from millstream.client.producer.compiled_accumulator import CompiledAccumulator
@@ -17,6 +17,7 @@ from millstream.client.producer.core import ProducerCore, closed_error
 from millstream.client.producer.deadline import Deadline
 from millstream.client.producer.kernel import RecordSender
 from millstream.client.producer.partition_queues import MemoryNotFree, TopicNotKnown
+from millstream.client.producer.record_sender import K, V
 from millstream.client.producer.settings import config_from_dotted, config_from_kwargs
 from millstream.client.producer.table_sending import (
     PACE_SECONDS_MAX,
@@ -24,6 +25,7 @@ from millstream.client.producer.table_sending import (
     TooFarAhead,
 )
 from millstream.client.producer.transaction_state import State, timed_out
+from millstream.client.serialization.columns import encode_table
 from millstream.errors import ClientClosed, MillstreamError, OperationTimeout
 
 if TYPE_CHECKING:
@@ -33,27 +35,46 @@ if TYPE_CHECKING:
 
     from millstream.client.futures import Waiter
     from millstream.client.groups import ConsumerGroupMetadata, OffsetAndMetadata
+    from millstream.client.metrics import ProducerMetrics
     from millstream.client.producer.buffer_pool import Reservation
     from millstream.client.producer.config import ProducerConfig, ProducerSettings
     from millstream.client.producer.core import Prepared
     from millstream.client.producer.delivery import BatchDelivery, Delivery
     from millstream.client.producer.record import HeadersLike, ProducerRecord, Timestamp
     from millstream.client.producer.transaction_manager import TransactionManager
+    from millstream.client.serialization.base import AnySerializer, SerializerOf
+    from millstream.client.serialization.columns import TableFormats
     from millstream.client.snapshot import Partition
     from millstream.types import TopicPartition
 
     T = TypeVar("T")
 
 
-class Producer(RecordSender):
+class Producer(RecordSender[K, V]):
     """Sends records: `with Producer("localhost:9092") as producer: producer.send("t", b"v")`.
 
     Keys and values are bytes, str or None unless there are serializers.
     """
 
+    @overload
     def __init__(
-        self, bootstrap: str | Iterable[str], **settings: Unpack[ProducerSettings]
-    ) -> None:
+        self,
+        bootstrap: str | Iterable[str],
+        *,
+        key_serializer: SerializerOf[K] | None = None,
+        value_serializer: SerializerOf[V] | None = None,
+        **settings: Unpack[ProducerSettings],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Producer[Any, Any],
+        bootstrap: str | Iterable[str],
+        *,
+        key_serializer: AnySerializer | str | None = None,
+        value_serializer: AnySerializer | str | None = None,
+        **settings: Unpack[ProducerSettings],
+    ) -> None: ...
+    def __init__(self, bootstrap: str | Iterable[str], **settings: Any) -> None:
         self._begin(config_from_kwargs(bootstrap, settings))
 
     @classmethod
@@ -122,13 +143,26 @@ class Producer(RecordSender):
             delivery.add_done_callback(on_delivery)
         return delivery
 
-    def send_batch(self, topic: str, table: object) -> BatchDelivery:
+    def send_batch(
+        self,
+        topic: str,
+        table: object,
+        *,
+        key: str | None = None,
+        **formats: Unpack[TableFormats],
+    ) -> BatchDelivery:
         """Send every row of a table: anything with `__arrow_c_stream__`.
 
         Columns are key, value, partition, timestamp and headers; only value must be there. Rows
         with a key go where that key goes in `send`.
+
+        With `value_format` ("json", "avro" with an Avro schema as `value_schema`, or a
+        serializer) each row becomes the value, and `key` names the column that is the key too:
+        numbers as Java writes them, the rest as text, or as `key_format` says.
         """
         self._require_open_transaction()
+        if key is not None or formats:
+            table = encode_table(topic, table, key, **formats)
         sender = TableSender(self._core, topic, table)
         return self._when_possible(topic, -1, sender.send, is_table=True)
 
@@ -178,6 +212,10 @@ class Producer(RecordSender):
         self._wait_for_topic(topic, -1, self._deadline())
         wire = self._core.config.names.to_wire(topic)
         return self._core.runtime.metadata.snapshot.topics[wire].partitions
+
+    def metrics(self) -> ProducerMetrics:
+        """What was sent so far, how fast, and what waits; from any thread, at any time."""
+        return self._core.metrics()
 
     # ---- transactions ----
 

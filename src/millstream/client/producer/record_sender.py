@@ -6,24 +6,35 @@ batch by itself; `kernel` chooses. It knows nothing of batches: all is done in `
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from typing_extensions import TypeVar
+
     from millstream.client.producer.delivery import Delivery
     from millstream.client.producer.record import HeadersLike, Timestamp
+    from millstream.types import ReadableBuffer
+
+    K = TypeVar("K", default=ReadableBuffer | str)
+    V = TypeVar("V", default=ReadableBuffer | str)
+else:
+    from typing import TypeVar
+
+    K = TypeVar("K")
+    V = TypeVar("V")
 
 
-class RecordSender:
+class RecordSender(Generic[K, V]):
     """What `Producer.send` looks like."""
 
     def send(
         self,
         topic: str,
-        value: Any = None,
+        value: V | None = None,
         *,
-        key: Any = None,
+        key: K | None = None,
         partition: int | None = None,
         timestamp: Timestamp = None,
         headers: HeadersLike = None,

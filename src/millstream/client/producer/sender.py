@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from millstream.client.metadata import Metadata, MetadataSnapshot
+    from millstream.client.metrics import ClientMeters
     from millstream.client.namespace import Namespace
     from millstream.client.producer.partition_queues import PartitionQueue
     from millstream.client.producer.producer_batch import ProducerBatch
@@ -118,6 +119,7 @@ class Sender:
         config: SenderConfig,
         random: Random,
         sequences: Sequences | None,
+        meters: ClientMeters,
     ) -> None:
         self._accumulator = accumulator
         self._sink = accumulator.sink
@@ -128,6 +130,7 @@ class Sender:
         self._names = names
         self._config = config
         self._sequences = sequences
+        self._meters = meters
         self._transactions: Transactions | None = None
         self.completion = BatchCompletion(accumulator, config, random, sequences, self._wait)
         self._partitions: list[PartitionState] = []
@@ -456,20 +459,25 @@ class Sender:
             return None
 
         def on_done(answer: Message | MillstreamError, done_ms: int) -> None:
+            is_answered = not isinstance(answer, MillstreamError)
+            self._meters.on_done(ApiKey.PRODUCE, now_ms, done_ms, is_answered=is_answered)
             self._on_answer(batches, topics, answer, done_ms)
 
         def take(frame: ReadableBuffer, done_ms: int) -> bool | None:
             produced = _matched(batches, read_produced(frame, version))
-            return None if produced is None else self._acknowledge(produced)
+            if produced is None:
+                return None
+            self._meters.on_done(ApiKey.PRODUCE, now_ms, done_ms, is_answered=True)
+            return self._acknowledge(produced, done_ms)
 
         timeout_ms = self._config.request_timeout_ms
         return SentRequest(ApiKey.PRODUCE, version, timeout_ms, on_done, take)
 
     # ---- answers ----
 
-    def _acknowledge(self, produced: list[Produced]) -> bool:
+    def _acknowledge(self, produced: list[Produced], now_ms: int) -> bool:
         """All batches of a request are where they should be. Whether that is all there is to do."""
-        self.completion.acknowledge_all(produced)
+        self.completion.acknowledge_all(produced, now_ms)
         return all(state in self._granted for state, *_ in produced)
 
     def _on_answer(

@@ -7,7 +7,10 @@ set aside (KIP-794), so that records without a key go elsewhere.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from millstream.errors import UnknownTopicOrPartition
 
 if TYPE_CHECKING:
     from millstream.client.futures import Waiter
@@ -17,11 +20,19 @@ if TYPE_CHECKING:
     from millstream.client.snapshot import Topic
 
 
-class _MetadataWait(NamedTuple):
+_UPDATES_MAX: Final = 2
+"""How many updates may know a topic without a partition before that is certain: an answer may have
+been on its way, and brokers learn of new partitions one after the other."""
+
+
+@dataclass(slots=True)
+class _MetadataWait:
     """Somebody waits until a topic has at least so many partitions."""
 
     partition_count: int
     waiter: Waiter[None]
+    updates: int = 0
+    """How many updates have known the topic with fewer since."""
 
 
 class TopicRegistry:
@@ -70,12 +81,32 @@ class TopicRegistry:
         for wire in list(self._followed):
             topic = new.topics.get(wire)
             if topic is not None:
+                self._end_hopeless_waits(topic)
                 if topic is not old.topics.get(wire) or wire in self._waits:
                     self._learn(topic)
             elif wire not in self._metadata.followed and self._accumulator.forget_topic(
                 self._followed[wire]
             ):
                 del self._followed[wire]
+
+    def _end_hopeless_waits(self, topic: Topic) -> None:
+        """Complete with an error who waits for a partition that a known topic does not have."""
+        count = len(topic.partitions)
+        for wait in self._waits.get(topic.name, ()):
+            if not 0 < count < wait.partition_count or wait.waiter.done():
+                continue
+            wait.updates += 1
+            if wait.updates < _UPDATES_MAX:
+                self._metadata.request_update()
+                continue
+            wanted = wait.partition_count - 1
+            name = self._followed[topic.name]
+            wait.waiter.set_error(
+                UnknownTopicOrPartition(
+                    f"topic {name} has {count} partitions, 0 to {count - 1}, and no partition "
+                    f"{wanted}"
+                )
+            )
 
     def _learn(self, topic: Topic) -> None:
         name = self._followed[topic.name]

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
     from typing import Unpack
 
-    from millstream.client.retrying.attempt import Attempt
+    from millstream.client.retrying.attempt import Attempt, K, V
     from millstream.client.retrying.core import RetryCounts
     from millstream.client.retrying.settings import RetryKeywords
+    from millstream.client.serialization.base import DeserializerOf
     from millstream.types import TopicPartition
 
 
@@ -30,23 +31,32 @@ class AsyncRetryingConsumer(RetryingLoop):
         self,
         bootstrap: str | Sequence[str],
         topics: str | Sequence[str],
-        handler: Callable[[Attempt], Awaitable[object]],
+        handler: Callable[[Attempt[K, V]], Awaitable[object]],
+        *,
+        key_deserializer: DeserializerOf[K] | str | None = None,
+        value_deserializer: DeserializerOf[V] | str | None = None,
         **settings: Unpack[RetryKeywords],
     ) -> None:
-        super().__init__(bootstrap, topics, **settings)
+        deserializers = {
+            "key_deserializer": key_deserializer,
+            "value_deserializer": value_deserializer,
+        }
+        super().__init__(bootstrap, topics, **settings, **deserializers)
         self._handler = handler
 
     async def run(self, *, idle_timeout: float | None = None) -> RetryCounts:
-        """Handle records until `stop`, or until nothing came and nothing waits for so long."""
+        """Handle records until `stop`, or until nothing came and nothing waits for so long.
+
+        Waits for topics that are not there yet and for brokers that are away.
+        """
         self._is_stopping = False
-        if self._settings.create_topics:
-            async with AsyncAdmin(self._bootstrap, **self._settings.common) as admin:
-                await perform_async(self._create_topics(admin))
         async with (
+            AsyncAdmin(self._bootstrap, **self._settings.common) as admin,
             AsyncProducer(self._bootstrap, **self._settings.producer_settings()) as self._producer,
             AsyncConsumer(self._bootstrap, **self._settings.consumer_settings()) as self._consumer,
         ):
-            await perform_async(self._work(idle_timeout))
+            creating = admin if self._settings.create_topics else None
+            await perform_async(self._work(creating, idle_timeout))
         return self.counts
 
     async def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:

@@ -8,12 +8,23 @@ from __future__ import annotations
 
 import traceback
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from typing_extensions import TypeVar
+
     from millstream.types import Headers
+
+    # A handler that says no more than `Attempt` takes what any deserializer makes.
+    K = TypeVar("K", default=Any)
+    V = TypeVar("V", default=Any)
+else:
+    from typing import TypeVar
+
+    K = TypeVar("K")
+    V = TypeVar("V")
 
 PREFIX: Final = "millstream.retry."
 TOPIC: Final = PREFIX + "topic"
@@ -34,7 +45,7 @@ _TRACE_CHARACTERS_MAX: Final = 16_000
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(Generic[K, V]):
     """A record as its handler sees it, wherever it was read this time."""
 
     topic: str
@@ -42,8 +53,9 @@ class Attempt:
     partition: int
     offset: int
     timestamp: int
-    key: Any
-    value: Any
+    key: K
+    value: V
+    """None for a tombstone: a handler that may get some takes `Attempt[str, Order | None]`."""
     headers: Headers
     """Its own headers; those of the retries are left out."""
     number: int

@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Unpack
 
-    from millstream.client.retrying.attempt import Attempt
+    from millstream.client.retrying.attempt import Attempt, K, V
     from millstream.client.retrying.core import RetryCounts
     from millstream.client.retrying.settings import RetryKeywords
+    from millstream.client.serialization.base import DeserializerOf
     from millstream.types import TopicPartition
 
 
@@ -36,23 +37,31 @@ class RetryingConsumer(RetryingLoop):
         self,
         bootstrap: str | Sequence[str],
         topics: str | Sequence[str],
-        handler: Callable[[Attempt], object],
+        handler: Callable[[Attempt[K, V]], object],
+        *,
+        key_deserializer: DeserializerOf[K] | str | None = None,
+        value_deserializer: DeserializerOf[V] | str | None = None,
         **settings: Unpack[RetryKeywords],
     ) -> None:
-        super().__init__(bootstrap, topics, **settings)
+        deserializers = {
+            "key_deserializer": key_deserializer,
+            "value_deserializer": value_deserializer,
+        }
+        super().__init__(bootstrap, topics, **settings, **deserializers)
         self._handler = handler
 
     def run(self, *, idle_timeout: float | None = None) -> RetryCounts:
-        """Handle records until `stop`, or until nothing came and nothing waits for so long."""
+        """Handle records until `stop`, or until nothing came and nothing waits for so long.
+
+        Waits for topics that are not there yet and for brokers that are away.
+        """
         self._is_stopping = False
-        if self._settings.create_topics:
-            with Admin(self._bootstrap, **self._settings.common) as admin:
-                perform(self._create_topics(admin))
         with (
+            Admin(self._bootstrap, **self._settings.common) as admin,
             Producer(self._bootstrap, **self._settings.producer_settings()) as self._producer,
             Consumer(self._bootstrap, **self._settings.consumer_settings()) as self._consumer,
         ):
-            perform(self._work(idle_timeout))
+            perform(self._work(admin if self._settings.create_topics else None, idle_timeout))
         return self.counts
 
     def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:

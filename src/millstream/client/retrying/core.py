@@ -103,7 +103,7 @@ class RetryCore:
 
     # One record.
 
-    def admit(self, record: ConsumerRecord, now_ms: int) -> Decision | None:
+    def admit(self, record: ConsumerRecord[Any, Any], now_ms: int) -> Decision | None:
         """What to do with a record that was polled; None: nothing, its partition is held."""
         partition = TopicPartition(record.topic, record.partition)
         if partition in self._held:
@@ -119,7 +119,7 @@ class RetryCore:
         except Exception as error:  # Deserializers and `identify` are the user's code.
             return self.fail(record, error, now_ms)
 
-    def succeed(self, record: ConsumerRecord, attempt: Attempt, now_ms: int) -> None:
+    def succeed(self, record: ConsumerRecord[Any, Any], attempt: Attempt, now_ms: int) -> None:
         """The handler has returned."""
         self.counts.handled += 1
         record_id = self._id_of(attempt)
@@ -127,12 +127,12 @@ class RetryCore:
             self._seen.add(record_id, now_ms)
         self._finish(record)
 
-    def skip(self, record: ConsumerRecord) -> None:
+    def skip(self, record: ConsumerRecord[Any, Any]) -> None:
         """It was passed over."""
         self.counts.duplicates += 1
         self._finish(record)
 
-    def fail(self, record: ConsumerRecord, error: BaseException, now_ms: int) -> Reroute:
+    def fail(self, record: ConsumerRecord[Any, Any], error: BaseException, now_ms: int) -> Reroute:
         """The handler, or what comes before it, has raised. Call `rerouted` when it is sent."""
         place = self._topics.place_of(record.topic)
         told = history(record.headers)
@@ -151,7 +151,7 @@ class RetryCore:
             is_dead,
         )
 
-    def rerouted(self, record: ConsumerRecord, route: Reroute) -> None:
+    def rerouted(self, record: ConsumerRecord[Any, Any], route: Reroute) -> None:
         """The record is on its way to another topic."""
         if route.is_dead:
             self.counts.dead += 1
@@ -159,7 +159,7 @@ class RetryCore:
             self.counts.retried += 1
         self._finish(record)
 
-    def keep(self, record: ConsumerRecord, route: Reroute) -> None:
+    def keep(self, record: ConsumerRecord[Any, Any], route: Reroute) -> None:
         """The record is to be sent on together with its position, in one transaction."""
         self._kept.append((TopicPartition(record.topic, record.partition), route))
         self.rerouted(record, route)
@@ -209,11 +209,11 @@ class RetryCore:
 
     # Inside.
 
-    def _finish(self, record: ConsumerRecord) -> None:
+    def _finish(self, record: ConsumerRecord[Any, Any]) -> None:
         partition = TopicPartition(record.topic, record.partition)
         self._finished[partition] = OffsetAndMetadata(record.offset + 1)
 
-    def _attempt(self, record: ConsumerRecord, told: Mapping[str, str]) -> Attempt:
+    def _attempt(self, record: ConsumerRecord[Any, Any], told: Mapping[str, str]) -> Attempt:
         raw = self._undecoded(record, told)
         policy = self._policy
         key = policy.key_deserializer.deserialize(raw.topic, record.key, raw.headers)
@@ -222,7 +222,7 @@ class RetryCore:
             raw.topic, raw.partition, raw.offset, raw.timestamp, key, value, raw.headers, raw.number
         )
 
-    def _undecoded(self, record: ConsumerRecord, told: Mapping[str, str]) -> Attempt:
+    def _undecoded(self, record: ConsumerRecord[Any, Any], told: Mapping[str, str]) -> Attempt:
         place = self._topics.place_of(record.topic)
         own = headers_of.own_headers(record.headers)
         if not place.stage:

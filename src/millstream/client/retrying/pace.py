@@ -6,7 +6,7 @@ since is handled again by others. It is told the time and what handlers took; it
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from millstream.errors import PollIntervalExceeded
 
@@ -32,7 +32,7 @@ class Pace:
         self._polled_ms = now_ms
         self._slowest_ms = 0
 
-    def handled(self, record: ConsumerRecord, took_ms: int) -> None:
+    def handled(self, record: ConsumerRecord[Any, Any], took_ms: int) -> None:
         """One of them is done with."""
         self._longest_ms = max(self._longest_ms, took_ms)
         if took_ms > self._slowest_ms:

@@ -63,7 +63,7 @@ class ReplayPlan:
     start: Bounds = "earliest"
     end: Bounds = "latest"
     partitions: Collection[int] | None = None
-    where: Callable[[ConsumerRecord], bool] | None = None
+    where: Callable[[ConsumerRecord[Any, Any]], bool] | None = None
     rate: float | None = None
     """At most so many records a second."""
     limit: int | None = None
@@ -173,7 +173,7 @@ class _Replay:
 
     def _chunks(
         self, consumer: Consumer, spans: dict[TopicPartition, Span]
-    ) -> Iterator[list[ConsumerRecord]]:
+    ) -> Iterator[list[ConsumerRecord[Any, Any]]]:
         """Records of the spans, as they come; ends when all of them are read."""
         consumer.assign(spans)
         for partition, span in spans.items():
@@ -217,14 +217,14 @@ class _Replay:
 
     # Sending.
 
-    def _send_some(self, producer: Producer, records: list[ConsumerRecord]) -> None:
+    def _send_some(self, producer: Producer, records: list[ConsumerRecord[Any, Any]]) -> None:
         for record in records:
             if self._is_limit_reached():
                 return
             self.report.read += 1
             self._send(producer, record)
 
-    def _send(self, producer: Producer, record: ConsumerRecord) -> None:
+    def _send(self, producer: Producer, record: ConsumerRecord[Any, Any]) -> None:
         if self._plan.where is not None and not self._plan.where(record):
             self.report.filtered += 1
             return
@@ -255,12 +255,12 @@ class _Replay:
             time.sleep(wait_ms / 1000)
 
 
-def origin_of(record: ConsumerRecord) -> str | None:
+def origin_of(record: ConsumerRecord[Any, Any]) -> str | None:
     """The topic that a dead letter was first read from; None if its headers do not say."""
     return headers_of.history(record.headers).get(headers_of.TOPIC)
 
 
-def replayed_headers(record: ConsumerRecord) -> list[tuple[str, bytes | None]]:
+def replayed_headers(record: ConsumerRecord[Any, Any]) -> list[tuple[str, bytes | None]]:
     """The record's own headers, without its history of failures, and where it was read."""
     kept = [each for each in headers_of.own_headers(record.headers) if each[0] != REPLAYED_FROM]
     place = f"{record.topic}-{record.partition}@{record.offset}"

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from millstream.client.admin.topics import NewTopic
 from millstream.client.config import shown
 from millstream.client.retrying.pace import Pace
-from millstream.client.retrying.settings import RetryKeywords, RetrySettings
+from millstream.client.retrying.settings import RetrySettings
 from millstream.clock import SystemClock
 from millstream.errors import TopicAlreadyExists
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import Unpack
 
     from millstream.client.admin.outcomes import Outcomes
     from millstream.client.admin.topics import CreatedTopic, TopicDescription
@@ -29,7 +28,7 @@ class RetryingApi:
         self,
         bootstrap: str | Sequence[str],
         topics: str | Sequence[str],
-        **settings: Unpack[RetryKeywords],
+        **settings: Any,
     ) -> None:
         self._bootstrap = bootstrap
         self._settings = RetrySettings(**settings)

@@ -20,14 +20,12 @@ if TYPE_CHECKING:
 
 
 class RetryKeywords(TypedDict, total=False):
-    """`RetrySettings`, for type checkers of calls."""
+    """`RetrySettings` but the deserializers, for type checkers of calls."""
 
     group_id: Required[str]
     retry_delays: tuple[float, ...]
     give_up_on: tuple[type[BaseException], ...]
     retry_name: str
-    key_deserializer: Any
-    value_deserializer: Any
     seen: SeenStore | None
     identify: Identify | None
     transactional_id: str | None

@@ -8,12 +8,12 @@ be shared by threads.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeAlias, TypeVar
 
 from millstream.errors import MillstreamError, SerializationFailed
 
 if TYPE_CHECKING:
-    from collections.abc import MutableSequence
+    from collections.abc import Callable, MutableSequence
 
     from millstream.types import Headers
 
@@ -28,7 +28,7 @@ class Serializer(Protocol[T_contra]):
     """Turns keys or values into bytes."""
 
     def serialize(
-        self, topic: str, value: T_contra, headers: MutableSequence[tuple[str, bytes | None]]
+        self, topic: str, value: T_contra | None, headers: MutableSequence[tuple[str, bytes | None]]
     ) -> bytes | None:
         """The bytes to send; headers may be added. SerializationFailed if it cannot be."""
         ...
@@ -37,9 +37,24 @@ class Serializer(Protocol[T_contra]):
 class Deserializer(Protocol[T_co]):
     """Turns bytes into keys or values."""
 
-    def deserialize(self, topic: str, data: bytes | None, headers: Headers) -> T_co:
+    def deserialize(self, topic: str, data: bytes | None, headers: Headers) -> T_co | None:
         """The value that was sent. SerializationFailed if it cannot be."""
         ...
+
+
+class SerdeLike(Serializer[T], Deserializer[T], Protocol[T]):
+    """Whatever does both, and so says exactly which type it is for."""
+
+
+SerializerOf: TypeAlias = "SerdeLike[T] | type[SerdeLike[T]]"
+"""What a type checker learns the type of keys or values from. Names, functions and objects that
+only serialize tell it nothing: what a `lambda` takes is not written anywhere."""
+
+AnySerializer: TypeAlias = "Serializer[Any] | type[Serializer[Any]] | Callable[[Any], bytes | None]"
+"""Whatever may be given as a serializer, but a name."""
+
+DeserializerOf: TypeAlias = "Deserializer[T] | type[Deserializer[T]] | Callable[[bytes], T]"
+"""What a type checker learns the type of keys or values from: an object, a class or a function."""
 
 
 class Serde(ABC, Generic[T]):

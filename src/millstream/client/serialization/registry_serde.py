@@ -1,17 +1,19 @@
 """What the serdes with a schema registry share: subjects, ids, the frame, keys and values.
 
 `AvroSerde`, `ProtobufSerde` and `JsonSchemaSerde` say how a payload is written and read. None
-stays None. Asking the registry blocks, once per schema.
+stays None. Asking the registry blocks, once per schema; `lookups` keeps that out of event loops.
 """
 
 from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from millstream.client.serialization.base import raise_undeserializable, raise_unserializable
 from millstream.client.serialization.framing import SubjectNaming, frame, subject_naming, unframe
+from millstream.client.serialization.lookups import LookupNeeded
 from millstream.errors import InvalidArgument, MillstreamError
 
 if TYPE_CHECKING:
@@ -71,6 +73,9 @@ class RegistrySerde(ABC, Generic[T]):
             subject = self._naming(topic, self._is_key, self._record_name(value))
             schema_id, schema = self._schema_for(subject, value)
             return frame(schema_id, self._encode(value, schema), self._indexes(value))
+        except LookupNeeded as needed:
+            needed.look_up = partial(self.serialize, topic, value, [])
+            raise
         except MillstreamError:
             raise
         except Exception as error:
@@ -83,6 +88,9 @@ class RegistrySerde(ABC, Generic[T]):
         try:
             schema_id, position = unframe(data)
             value: T = self._decode(data, position, schema_id)
+        except LookupNeeded as needed:
+            needed.look_up = partial(self.deserialize, topic, data, headers)
+            raise
         except MillstreamError:
             raise
         except Exception as error:

@@ -52,6 +52,14 @@ _NAME_BY_JAVA_CLASS: Final = {
     "UUID": "uuid",
 }
 
+_SERDES_BY_FORMAT: Final = {
+    "Avro": "an AvroSerde(registry) of millstream.client.serialization.avro",
+    "JsonSchema": "a JsonSchemaSerde of millstream.client.serialization.json_schema",
+    "Protobuf": "a ProtobufSerde of millstream.client.serialization.protobuf",
+    "Json": "'json'",
+}
+"""What to use in the place of Confluent's classes and of those that frameworks bring."""
+
 
 class _FunctionSerializer:
     """A function of the value as a serializer; None stays None."""
@@ -126,12 +134,29 @@ def _named(name: str, role: str) -> Serde[Any]:
         stem = stem.removesuffix("Serializer").removesuffix("Deserializer")
         known = _NAME_BY_JAVA_CLASS.get(stem, name)
     if known not in SERDES_BY_NAME:
+        if "." in name:
+            raise InvalidArgument(_foreign_class(name, role))
         nearest = nearest_key(name, SERDES_BY_NAME)
         meant = f"; did you mean {nearest!r}?" if nearest else ""
         raise InvalidArgument(
             f"there is no {role} named {name!r}{meant} Known: {', '.join(SERDES_BY_NAME)}"
         )
     return SERDES_BY_NAME[known]()
+
+
+def _foreign_class(name: str, role: str) -> str:
+    """Why a class of Java's cannot be used, and what can."""
+    simple = name.rpartition(".")[2]
+    for format_name, ours in _SERDES_BY_FORMAT.items():
+        if format_name in simple:
+            return f"{name} is a class of Java's: give {ours} as the {role}"
+    classes = [f"{_JAVA_PACKAGE}{stem}{role.capitalize()}" for stem in _NAME_BY_JAVA_CLASS]
+    nearest = nearest_key(name, classes)
+    meant = f"did you mean {nearest}? " if nearest else ""
+    return (
+        f"there is no {role} for the class {name}; {meant}"
+        f"Known: {', '.join(SERDES_BY_NAME)}; or give a function or an object"
+    )
 
 
 def _for_side(serde: Any, *, is_key: bool) -> Any:

@@ -16,6 +16,7 @@ import urllib.request
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from millstream.client.serialization.lookups import check_lookups
 from millstream.errors import InvalidArgument, SchemaRegistryError
 
 if TYPE_CHECKING:
@@ -167,6 +168,7 @@ class SchemaRegistryClient:
 
     def _ask(self, method: str, path: str, body: object = None) -> Any:
         """One call; the next address, and then all of them again, while nobody answers."""
+        check_lookups()
         failure = SchemaRegistryError("no address was given")
         for _ in range(self._retries + 1):
             for url in self._urls:

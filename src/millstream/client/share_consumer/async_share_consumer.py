@@ -8,20 +8,18 @@ on the loop being free.
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from millstream.client.consumer.steps import perform_async
+from millstream.client.consumer.consuming import AsyncUse
 from millstream.client.share_consumer.share_consumer_api import ShareConsumerApi
-from millstream.errors import ConcurrentUse
+from millstream.types import K, V
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Sequence
+    from collections.abc import AsyncIterator, Sequence
     from types import TracebackType
-    from typing import Self, Unpack
+    from typing import Unpack
 
-    from millstream.client.consumer.steps import Steps
+    from millstream.client.serialization.base import DeserializerOf
     from millstream.client.share_consumer.config import ShareConsumerSettings
     from millstream.client.share_consumer.share_record import ShareRecord
     from millstream.errors import MillstreamError
@@ -30,7 +28,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class AsyncShareConsumer(ShareConsumerApi):
+class AsyncShareConsumer(AsyncUse, ShareConsumerApi[K, V]):
     """Takes records that nobody else of its group has: the asyncio version of `ShareConsumer`.
 
     >>> async with AsyncShareConsumer("localhost:9092", "jobs", group_id="workers") as consumer:
@@ -40,52 +38,36 @@ class AsyncShareConsumer(ShareConsumerApi):
     What waits is a coroutine. The acknowledgement callback may be a coroutine function.
     """
 
+    @overload
     def __init__(
         self,
         bootstrap: str | Sequence[str],
         *topics: str,
+        key_deserializer: DeserializerOf[K] | None = None,
+        value_deserializer: DeserializerOf[V] | None = None,
         **settings: Unpack[ShareConsumerSettings],
-    ) -> None:
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: AsyncShareConsumer[Any, Any],
+        bootstrap: str | Sequence[str],
+        *topics: str,
+        key_deserializer: DeserializerOf[Any] | str | None = None,
+        value_deserializer: DeserializerOf[Any] | str | None = None,
+        **settings: Unpack[ShareConsumerSettings],
+    ) -> None: ...
+    def __init__(self, bootstrap: str | Sequence[str], *topics: str, **settings: Any) -> None:
         """`topics` are subscribed to; see ShareConsumerSettings for the settings."""
-        self._prepare()
         self._open(bootstrap, topics, settings)
-
-    def _prepare(self) -> None:
-        self._user: asyncio.Task[Any] | None = None
-        self._depth = 0
-
-    @contextmanager
-    def _use(self) -> Iterator[None]:
-        self._session.thread.check_usable()
-        with self._taken():
-            yield
-
-    @contextmanager
-    def _taken(self) -> Iterator[None]:
-        task = _current_task()
-        if self._depth and self._user is not task:
-            raise ConcurrentUse(
-                "another task is using this consumer; only wakeup() may be called meanwhile"
-            )
-        self._user = task
-        self._depth += 1
-        try:
-            yield
-        finally:
-            self._depth -= 1
-
-    async def _perform(self, steps: Steps[T]) -> T:
-        with self._use():
-            return await perform_async(steps, self._session.buffer)
 
     async def poll(
         self, timeout: float | None = 1.0, *, max_records: int | None = None
-    ) -> list[ShareRecord]:
+    ) -> list[ShareRecord[K, V]]:
         """The next records: at once what is here, else what arrives within `timeout` seconds."""
         count = max_records or self._session.config.max_poll_records
         return await self._perform(self._session.poll(timeout, count))
 
-    async def __aiter__(self) -> AsyncIterator[ShareRecord]:
+    async def __aiter__(self) -> AsyncIterator[ShareRecord[K, V]]:
         """Every record, waiting for the next for ever."""
         session = self._session
         while True:
@@ -108,13 +90,8 @@ class AsyncShareConsumer(ShareConsumerApi):
         await self._close(timeout, accepts_rest=True)
 
     async def _close(self, timeout: float | None, *, accepts_rest: bool) -> None:
-        with self._taken():
-            seconds = self._session.timeout_s(timeout)
-            steps = self._session.close(seconds, accepts_rest=accepts_rest)
-            await perform_async(steps, self._session.buffer)
-
-    async def __aenter__(self) -> Self:
-        return self
+        seconds = self._session.timeout_s(timeout)
+        await self._perform_last(self._session.close(seconds, accepts_rest=accepts_rest))
 
     async def __aexit__(
         self,
@@ -123,10 +100,3 @@ class AsyncShareConsumer(ShareConsumerApi):
         traceback: TracebackType | None,
     ) -> None:
         await self._close(30.0, accepts_rest=exc is None)
-
-
-def _current_task() -> asyncio.Task[Any] | None:
-    try:
-        return asyncio.current_task()
-    except RuntimeError:
-        return None

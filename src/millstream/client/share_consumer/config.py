@@ -17,7 +17,7 @@ RECORD_LIMIT: Final = "record_limit"
 
 
 class ShareConsumerSettings(ClientSettings, total=False):
-    """Keyword arguments of a share consumer: durations in seconds, sizes in bytes."""
+    """Keyword arguments of a share consumer, but deserializers; durations are in seconds."""
 
     group_id: str
     share_acknowledgement_mode: Literal["implicit", "explicit"]
@@ -29,8 +29,6 @@ class ShareConsumerSettings(ClientSettings, total=False):
     fetch_max_wait: float
     check_crcs: bool
     client_rack: str
-    key_deserializer: Any
-    value_deserializer: Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from millstream.client.consumer.membership.reconciliation import TopicIdPartition
 from millstream.client.share_consumer.acknowledgements import GAP, AcknowledgeType
@@ -138,7 +138,7 @@ class ShareAnswers:
 
     def _decoded(
         self, partition: TopicPartition, data: share_fetch.PartitionData, first_offset: int
-    ) -> list[ConsumerRecord]:
+    ) -> list[ConsumerRecord[Any, Any]]:
         if not data.records:
             return []
         batches = fetched_batches(

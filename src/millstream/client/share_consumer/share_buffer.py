@@ -6,7 +6,7 @@ A mailbox: one lock and one condition, held for moments. The application takes, 
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from millstream.client.consumer.mailbox import Mailbox
 
@@ -25,7 +25,7 @@ class Acquired(NamedTuple):
     session: NodeSession
     partition: TopicPartition
     """By the name of the wire."""
-    records: list[ConsumerRecord]
+    records: list[ConsumerRecord[Any, Any]]
     delivery_counts: list[int]
 
 

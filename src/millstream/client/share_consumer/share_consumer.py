@@ -6,20 +6,18 @@ happens on the session's I/O thread.
 
 from __future__ import annotations
 
-import threading
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from millstream.client.consumer.steps import perform
+from millstream.client.consumer.consuming import BlockingUse
 from millstream.client.share_consumer.share_consumer_api import ShareConsumerApi
-from millstream.errors import ConcurrentUse
+from millstream.types import K, V
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from types import TracebackType
-    from typing import Self, Unpack
+    from typing import Unpack
 
-    from millstream.client.consumer.steps import Steps
+    from millstream.client.serialization.base import DeserializerOf
     from millstream.client.share_consumer.config import ShareConsumerSettings
     from millstream.client.share_consumer.share_record import ShareRecord
     from millstream.errors import MillstreamError
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class ShareConsumer(ShareConsumerApi):
+class ShareConsumer(BlockingUse, ShareConsumerApi[K, V]):
     """Takes records that nobody else of its group has, and says what became of each.
 
     >>> with ShareConsumer("localhost:9092", "jobs", group_id="workers") as consumer:
@@ -39,43 +37,31 @@ class ShareConsumer(ShareConsumerApi):
     accepts what was read; a `with` block that ends with an exception gives it back instead.
     """
 
+    @overload
     def __init__(
         self,
         bootstrap: str | Sequence[str],
         *topics: str,
+        key_deserializer: DeserializerOf[K] | None = None,
+        value_deserializer: DeserializerOf[V] | None = None,
         **settings: Unpack[ShareConsumerSettings],
-    ) -> None:
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: ShareConsumer[Any, Any],
+        bootstrap: str | Sequence[str],
+        *topics: str,
+        key_deserializer: DeserializerOf[Any] | str | None = None,
+        value_deserializer: DeserializerOf[Any] | str | None = None,
+        **settings: Unpack[ShareConsumerSettings],
+    ) -> None: ...
+    def __init__(self, bootstrap: str | Sequence[str], *topics: str, **settings: Any) -> None:
         """`topics` are subscribed to; see ShareConsumerSettings for the settings."""
-        self._prepare()
         self._open(bootstrap, topics, settings)
-
-    def _prepare(self) -> None:
-        self._lock = threading.RLock()
-
-    @contextmanager
-    def _use(self) -> Iterator[None]:
-        with self._taken():
-            self._session.thread.check_usable()
-            yield
-
-    @contextmanager
-    def _taken(self) -> Iterator[None]:
-        if not self._lock.acquire(blocking=False):
-            raise ConcurrentUse(
-                "another thread is using this consumer; only wakeup() may be called meanwhile"
-            )
-        try:
-            yield
-        finally:
-            self._lock.release()
-
-    def _perform(self, steps: Steps[T]) -> T:
-        with self._use():
-            return perform(steps, self._session.buffer)
 
     def poll(
         self, timeout: float | None = 1.0, *, max_records: int | None = None
-    ) -> list[ShareRecord]:
+    ) -> list[ShareRecord[K, V]]:
         """The next records: at once what is here, else what arrives within `timeout` seconds.
 
         An empty list when nothing came; None waits for ever. Records of the poll before count as
@@ -85,7 +71,7 @@ class ShareConsumer(ShareConsumerApi):
         count = max_records or self._session.config.max_poll_records
         return self._perform(self._session.poll(timeout, count))
 
-    def __iter__(self) -> Iterator[ShareRecord]:
+    def __iter__(self) -> Iterator[ShareRecord[K, V]]:
         """Every record, waiting for the next for ever; a loop can be left and taken up again."""
         session = self._session
         while True:
@@ -107,12 +93,8 @@ class ShareConsumer(ShareConsumerApi):
         self._close(timeout, accepts_rest=True)
 
     def _close(self, timeout: float | None, *, accepts_rest: bool) -> None:
-        with self._taken():
-            seconds = self._session.timeout_s(timeout)
-            perform(self._session.close(seconds, accepts_rest=accepts_rest), self._session.buffer)
-
-    def __enter__(self) -> Self:
-        return self
+        seconds = self._session.timeout_s(timeout)
+        self._perform_last(self._session.close(seconds, accepts_rest=accepts_rest))
 
     def __exit__(
         self,

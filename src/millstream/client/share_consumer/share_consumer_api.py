@@ -2,70 +2,37 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
-from millstream.client.config import settings_from_dotted, settings_from_kwargs, shown
+from millstream.client.consumer.consuming import Consuming
 from millstream.client.share_consumer.acknowledgements import as_acknowledge_type
 from millstream.client.share_consumer.config import ShareConsumerConfig
 from millstream.client.share_consumer.share_session import ShareSession
 from millstream.errors import InvalidArgument
-from millstream.types import TopicPartition
+from millstream.types import K, TopicPartition, V
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from contextlib import AbstractContextManager
-    from typing import Self
+    from collections.abc import Iterable
 
+    from millstream.client.metrics import ShareConsumerMetrics
     from millstream.client.share_consumer.acknowledgements import AcknowledgeType, OnAcknowledged
     from millstream.client.share_consumer.share_record import ShareRecord
 
 
-class ShareConsumerApi(ABC):
+class ShareConsumerApi(Consuming, Generic[K, V]):
     """The part of a share consumer that never waits."""
 
+    _config_class = ShareConsumerConfig
     _session: ShareSession
 
-    def _open(
-        self, bootstrap: str | Sequence[str], topics: Sequence[str], settings: Mapping[str, Any]
-    ) -> None:
-        if "bootstrap_servers" in settings:
-            raise InvalidArgument("give the bootstrap addresses once, as the first argument")
-        given = {"bootstrap_servers": bootstrap, **settings}
-        self._start(settings_from_kwargs(ShareConsumerConfig, given), topics)
-
-    def _start(self, config: ShareConsumerConfig, topics: Sequence[str]) -> None:
-        # The addresses and the namespace are checked here, before a thread is started.
-        _ = config.bootstrap, config.names
+    def _make_session(self, config: ShareConsumerConfig) -> ShareSession:
         if not config.group_id:
             raise InvalidArgument("group_id: a share consumer needs the name of its group")
-        self._session = ShareSession(config)
-        if topics:
-            try:
-                self.subscribe(topics)
-            except BaseException:
-                self._session.thread.stop()
-                raise
+        return ShareSession(config)
 
-    @classmethod
-    def from_config(cls, properties: Mapping[str, Any], topics: Sequence[str] = ()) -> Self:
-        """A share consumer from Kafka's own names: `{"bootstrap.servers": ..., ...}`."""
-        made = cls.__new__(cls)
-        made._prepare()
-        made._start(settings_from_dotted(ShareConsumerConfig, properties), topics)
-        return made
-
-    def __repr__(self) -> str:
-        config = self._session.config
-        return shown(self, config.bootstrap_servers, group_id=config.group_id)
-
-    @abstractmethod
-    def _prepare(self) -> None:
-        """What a new object needs before its session."""
-
-    @abstractmethod
-    def _use(self) -> AbstractContextManager[None]:
-        """Held while a call runs; raises ConcurrentUse, ClientClosed or ForkedClient."""
+    def metrics(self) -> ShareConsumerMetrics:
+        """What was read so far, and how fast; from any thread, at any time."""
+        return self._session.metrics()
 
     def subscribe(self, topics: str | Iterable[str]) -> None:
         """Read topics as a member of the share group, instead of those before."""
@@ -76,7 +43,9 @@ class ShareConsumerApi(ABC):
         """The topics that are subscribed to."""
         return self._session.topics
 
-    def acknowledge(self, record: ShareRecord, kind: AcknowledgeType | str = "accept") -> None:
+    def acknowledge(
+        self, record: ShareRecord[Any, Any], kind: AcknowledgeType | str = "accept"
+    ) -> None:
         """Say what became of a record: "accept", "release", "reject" or "renew".
 
         The brokers hear of it with the next poll or commit. A record that was renewed stays in
@@ -116,7 +85,3 @@ class ShareConsumerApi(ABC):
     def acquisition_lock_timeout(self) -> float | None:
         """For how many seconds a record is this consumer's alone; None until the first answer."""
         return self._session.lock_timeout_s
-
-    def wakeup(self) -> None:
-        """Have a `poll` that waits, or the next one, raise Wakeup. From any thread."""
-        self._session.wakeup()

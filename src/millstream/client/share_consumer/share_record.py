@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
+
+from millstream.types import K, V
 
 if TYPE_CHECKING:
     from millstream.records.kernel import ConsumerRecord
     from millstream.types import Headers
 
 
-class ShareRecord:
+class ShareRecord(Generic[K, V]):
     """One record: where it is, when it is from, what it says, and how often it was delivered."""
 
     __slots__ = ("_delivery_count", "_key", "_record", "_value")
     __match_args__ = ("topic", "partition", "offset", "key", "value", "delivery_count")
 
-    def __init__(self, record: ConsumerRecord, delivery_count: int, key: Any, value: Any) -> None:
+    def __init__(
+        self, record: ConsumerRecord[Any, Any], delivery_count: int, key: K | None, value: V | None
+    ) -> None:
         """`key` and `value` are those of the record, deserialized."""
         self._record = record
         self._delivery_count = delivery_count
@@ -53,12 +57,12 @@ class ShareRecord:
         return self._record.leader_epoch
 
     @property
-    def key(self) -> Any:
+    def key(self) -> K | None:
         """The key; None if it has none."""
         return self._key
 
     @property
-    def value(self) -> Any:
+    def value(self) -> V | None:
         """The value; None if it has none."""
         return self._value
 

@@ -7,12 +7,15 @@ generator of steps (see `consumer.steps`). Users' names of topics come in and go
 from __future__ import annotations
 
 import itertools
+from functools import partial
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any, Final
 
-from millstream.client.consumer.steps import AwaitChange, AwaitResult, Invoke
+from millstream.client.consumer.steps import AwaitChange, AwaitResult, Invoke, with_lookups
 from millstream.client.io_thread import IoThread
+from millstream.client.metrics import Meter, ShareConsumerMetrics
 from millstream.client.runtime import ClientRuntime
+from millstream.client.serialization.lookups import LookupNeeded
 from millstream.client.serialization.primitives import BytesSerde
 from millstream.client.serialization.resolution import as_deserializer
 from millstream.client.share_consumer.acknowledgements import AcknowledgeType
@@ -74,7 +77,8 @@ class ShareSession:
         self._deserialize_value = _deserializer(config.value_deserializer, is_key=False)
         self.topics: frozenset[str] = frozenset()
         self.on_acknowledged: OnAcknowledged | None = None
-        self.unread: list[ShareRecord] = []
+        self._read_meter = Meter()
+        self.unread: list[ShareRecord[Any, Any]] = []
         """Records that a loop was given and has not got to, the next one last."""
         self._is_closed = False
         name = config.client_id or f"share-consumer-{next(_numbers)}"
@@ -124,9 +128,18 @@ class ShareSession:
         self.unread.clear()
         yield AwaitResult(left, timeout_s)
 
+    def metrics(self) -> ShareConsumerMetrics:
+        """The figures as they are now."""
+        now_ms = self.runtime.now_ms()
+        return ShareConsumerMetrics(
+            **self.runtime.meters.figures(now_ms),
+            records_read=self._read_meter.total,
+            record_rate=self._read_meter.rate(now_ms),
+        )
+
     # ---- records ----
 
-    def poll(self, timeout_s: float | None, count: int) -> Steps[list[ShareRecord]]:
+    def poll(self, timeout_s: float | None, count: int) -> Steps[list[ShareRecord[Any, Any]]]:
         """The next records; those of the last poll are done with.
 
         What a loop was given and has not got to comes first: it was never looked at, so it is
@@ -146,7 +159,7 @@ class ShareSession:
                 self.runtime.post(lambda now_ms: core.acknowledge(decided))
             else:
                 self.runtime.post(lambda now_ms: core.want(decided, now_ms, deadline_ms, count))
-            records = self._take_unread(count) or self._take(count)
+            records = self._take_unread(count) or (yield from self._read(count))
             while not records:
                 left_s = None
                 if deadline_ms is not None:
@@ -155,11 +168,13 @@ class ShareSession:
                         break
                 yield AwaitChange(self.buffer.has_something, left_s)
                 self._check_news()
-                records = self._take(count)
+                records = yield from self._read(count)
         finally:
             core.last_poll_ms = self.runtime.now_ms()
             core.is_in_poll = False
-        if not records:
+        if records:
+            self._read_meter.add(len(records), self.runtime.now_ms())
+        else:
             self.runtime.post(lambda now_ms: core.want_no_more())
         try:
             yield from self._tell_outcomes()
@@ -187,24 +202,30 @@ class ShareSession:
         if error is not None:
             raise error
 
-    def _take_unread(self, count: int) -> list[ShareRecord]:
+    def _take_unread(self, count: int) -> list[ShareRecord[Any, Any]]:
         found = self.unread[: -count - 1 : -1]
         del self.unread[-count:]
         return found
 
-    def _take(self, count: int) -> list[ShareRecord]:
+    def _read(self, count: int) -> Steps[list[ShareRecord[Any, Any]]]:
+        return with_lookups(partial(self._take, count))
+
+    def _take(self, count: int) -> list[ShareRecord[Any, Any]]:
         """Records as the application sees them, up to the first that cannot be read.
 
         That one is raised when it is first in line: what comes before it is delivered first. It
         goes back to the group, unless the application says otherwise of it.
         """
         taken = self.buffer.take(count)
-        found: list[ShareRecord] = []
+        found: list[ShareRecord[Any, Any]] = []
         error: RecordNotReadable | None = None
         try:
             for each in taken:
                 self._open_into(found, each)
         except RecordNotReadable as raised:
+            if not found and isinstance(raised.__cause__, LookupNeeded):
+                self.buffer.put_back(taken)
+                raise
             error = raised
         except BaseException:  # An interrupt, in the middle of the user's code.
             self.buffer.put_back(taken)
@@ -221,7 +242,7 @@ class ShareSession:
             raise error
         return found
 
-    def _open_into(self, found: list[ShareRecord], acquired: Acquired) -> None:
+    def _open_into(self, found: list[ShareRecord[Any, Any]], acquired: Acquired) -> None:
         for record, count in zip(acquired.records, acquired.delivery_counts, strict=True):
             part = "key"
             try:
@@ -307,7 +328,9 @@ class ShareSession:
             self.thread.stop(timeout_s)
 
 
-def _not_readable(record: ConsumerRecord, part: str, error: Exception) -> RecordNotReadable:
+def _not_readable(
+    record: ConsumerRecord[Any, Any], part: str, error: Exception
+) -> RecordNotReadable:
     return RecordNotReadable(
         f"{record.topic}-{record.partition}: the {part} of the record at offset {record.offset} "
         f"could not be deserialized ({type(error).__name__}: {error}); it goes back to the group "

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Generic
+
+from millstream.types import K, V
 
 if TYPE_CHECKING:
     from millstream.types import Headers
 
 
-class ConsumerRecord:
+class ConsumerRecord(Generic[K, V]):
     """One record as an application gets it: where it is, when it is from, what it says."""
 
     # Private slots behind properties: half the price of slots that refuse to be set.
@@ -42,8 +44,8 @@ class ConsumerRecord:
         partition: int,
         offset: int,
         timestamp: int,
-        key: Any,
-        value: Any,
+        key: K | None,
+        value: V | None,
         headers: Headers = (),
         timestamp_type: int = 0,
         leader_epoch: int = -1,
@@ -79,12 +81,12 @@ class ConsumerRecord:
         return self._timestamp
 
     @property
-    def key(self) -> Any:
+    def key(self) -> K | None:
         """What partitioning and compaction go by; bytes or what the deserializer made of them."""
         return self._key
 
     @property
-    def value(self) -> Any:
+    def value(self) -> V | None:
         """What it says; bytes or what the deserializer made of them."""
         return self._value
 

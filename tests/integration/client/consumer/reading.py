@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 PATIENCE = 20.0
 
 
-def values(records: list[ConsumerRecord]) -> list[bytes]:
+def values(records: list[ConsumerRecord[Any, Any]]) -> list[Any]:
     return [each.value for each in records]
 
 
@@ -27,7 +27,7 @@ def read(consumer: Consumer, count: int) -> list[ConsumerRecord]:
     return found
 
 
-def assigned(topics: Topics, topic: str, *partitions: int, **settings: Any) -> Consumer:
+def assigned(topics: Topics, topic: str, *partitions: int, **settings: Any) -> Consumer[Any, Any]:
     consumer = Consumer(topics.bootstrap, **{"auto_offset_reset": "earliest", **settings})
     consumer.assign([TopicPartition(topic, each) for each in partitions or (0,)])
     return consumer

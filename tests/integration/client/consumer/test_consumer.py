@@ -291,7 +291,7 @@ def test_wrong_uses_say_what_to_do(topics: Topics) -> None:
         with pytest.raises(InvalidArgument, match="call unsubscribe"):
             consumer.assign([TopicPartition(topic, 0)])
     with pytest.raises(InvalidArgument, match="did you mean group_id"):
-        Consumer(topics.bootstrap, grup_id="x")  # type: ignore[call-arg]  # on purpose
+        Consumer(topics.bootstrap, grup_id="x")  # type: ignore[call-overload]  # on purpose
 
 
 def test_kafka_s_names_of_settings(topics: Topics) -> None:

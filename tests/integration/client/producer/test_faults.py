@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
 
-from millstream import Producer
+from millstream import Admin, AsyncProducer, Producer
 from millstream.errors import (
     BootstrapFailed,
     BufferExhausted,
@@ -133,6 +134,35 @@ def test_topics_that_cannot_be_are_refused(
             producer.send(make_topic(2), b"v", partition=7)
         with pytest.raises(InvalidArgument, match="must be a number of 0 or more"):
             producer.send("t", b"v", partition=-1)
+
+
+def test_a_partition_that_a_topic_does_not_have_is_told_at_once(
+    broker: EmbeddedBroker, make_topic: Callable[..., str]
+) -> None:
+    topic = make_topic(2)
+    with Producer(broker.bootstrap_servers, max_block=3600) as producer:
+        with pytest.raises(
+            UnknownTopicOrPartition, match=f"{topic} has 2 partitions.* no partition 77"
+        ):
+            producer.send(topic, b"v", partition=77)
+
+        async def main() -> None:
+            async with AsyncProducer(broker.bootstrap_servers, max_block=3600) as other:
+                with pytest.raises(UnknownTopicOrPartition, match="no partition 2"):
+                    await other.send(topic, b"v", partition=2)
+
+        asyncio.run(main())
+
+
+def test_a_partition_that_is_new_is_found_at_once(
+    broker: EmbeddedBroker, make_topic: Callable[..., str]
+) -> None:
+    topic = make_topic(1)
+    with Producer(broker.bootstrap_servers) as producer, Admin(broker.bootstrap_servers) as admin:
+        producer.send(topic, b"v").result(10)
+        admin.create_partitions({topic: 4}).raise_first()
+
+        assert producer.send(topic, b"v", partition=3).result(10).partition == 3
 
 
 def test_a_topic_that_is_not_there_is_named_after_max_block() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from millstream.client.config import settings_from_kwargs
 from millstream.client.consumer.config import ConsumerConfig
 from millstream.client.consumer.session import ConsumerSession
-from millstream.client.consumer.steps import AwaitChange, AwaitResult
+from millstream.client.consumer.steps import AwaitChange, AwaitResult, RunApart
 from millstream.protocol.api import ApiKey
 from millstream.types import TopicPartition
 from tests.unit.client.consumer.fake_brokers import FakeBrokers
@@ -66,6 +66,8 @@ class ConsumerWorld:
                 elif isinstance(step, AwaitResult):
                     self.cluster.run_until(self.session.runtime, step.waiter.done)
                     answer = step.waiter.result(0)
+                elif isinstance(step, RunApart):
+                    answer = step.function()
                 else:
                     answer = step.function(*step.arguments)
             except BaseException as raised:
@@ -80,13 +82,13 @@ class ConsumerWorld:
         """Let the I/O side work without the application."""
         self.cluster.run_for(self.session.runtime, ms)
 
-    def poll(self, timeout: float = 5.0, count: int = 500) -> list[bytes]:
+    def poll(self, timeout: float = 5.0, count: int = 500) -> list[Any]:
         """The values of the next records."""
         return [each.value for each in self.perform(self.session.poll(timeout, count))]
 
-    def poll_until(self, wanted: int, timeout: float = 30.0) -> list[bytes]:
+    def poll_until(self, wanted: int, timeout: float = 30.0) -> list[Any]:
         """Values until there are so many."""
-        values: list[bytes] = []
+        values: list[Any] = []
         end_ms = self.cluster.clock.monotonic_ms() + round(timeout * 1000)
         while len(values) < wanted and self.cluster.clock.monotonic_ms() < end_ms:
             values += self.poll(1.0)

@@ -54,7 +54,7 @@ def put(buffer: FetchBuffer, partition: TopicPartition, *values: bytes, base: in
     return entry.size
 
 
-def values(buffer: FetchBuffer, count: int = 100) -> list[bytes]:
+def values(buffer: FetchBuffer, count: int = 100) -> list[bytes | None]:
     return [each.value for each in buffer.take(count)]
 
 

@@ -23,7 +23,7 @@ class RandomRun:
         leaders = [self.random.randint(1, 3) for _ in range(4)]
         self.partitions = self.world.brokers.add_topic("orders", leaders)
         self.written: dict[int, list[bytes]] = {each: [] for each in range(4)}
-        self.seen: dict[int, list[bytes]] = {each: [] for each in range(4)}
+        self.seen: dict[int, list[bytes | None]] = {each: [] for each in range(4)}
         self.world.session.assign(self.partitions)
 
     def run(self, steps: int) -> None:

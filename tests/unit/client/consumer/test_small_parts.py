@@ -35,7 +35,8 @@ def config(**settings: Any) -> ConsumerConfig:
 
 
 def test_keyword_arguments_and_settings_are_the_same() -> None:
-    declared = set(keyword_names(ConsumerConfig)) - {"bootstrap_servers"}
+    own_parameters = {"bootstrap_servers", "key_deserializer", "value_deserializer"}
+    declared = set(keyword_names(ConsumerConfig)) - own_parameters
 
     assert set(ConsumerSettings.__annotations__) == declared
 
@@ -97,6 +98,25 @@ def test_who_leaves_the_assigning_to_the_broker_names_no_assignor() -> None:
         config(group_protocol="consumer", partition_assignment_strategy=["range"])
 
     assert config(group_protocol="consumer").group_protocol == "consumer"
+
+
+def test_a_classic_group_does_not_leave_the_assigning_to_the_broker() -> None:
+    with pytest.raises(InvalidArgument, match="set partition_assignment_strategy"):
+        config(group_protocol="classic", group_remote_assignor="uniform")
+
+
+def test_settings_of_classic_members_mean_nothing_in_the_consumer_protocol() -> None:
+    given = config(session_timeout=10.0, heartbeat_interval=1.0)
+
+    assert given.without_effect("classic") == []
+    assert given.without_effect("consumer") == [
+        "session_timeout: the group's own consumer.session.timeout.ms counts",
+        "heartbeat_interval: the group's own consumer.heartbeat.interval.ms counts",
+    ]
+    assert config().without_effect("consumer") == []
+    assert config(group_remote_assignor="range").without_effect("classic") == [
+        "group_remote_assignor: in a classic group a member assigns"
+    ]
 
 
 def test_membership_has_the_names_of_the_wire() -> None:

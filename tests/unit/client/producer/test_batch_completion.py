@@ -32,7 +32,7 @@ def test_memory_is_free_and_all_are_done_before_anybody_is_told() -> None:
         state.in_flight_count = 1
         produced.append(Produced(state, batch, offset, -1))
 
-    completion.acknowledge_all(produced)
+    completion.acknowledge_all(produced, now_ms=0)
 
     assert seen == [(0, True), (0, True)]
     assert [each.state.in_flight_count for each in produced] == [0, 0]

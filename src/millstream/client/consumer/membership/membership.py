@@ -229,6 +229,14 @@ class Membership:
                 return self._link.due_ms(now_ms)
             offers = self._link.version_of(ApiKey.CONSUMER_GROUP_HEARTBEAT) is not None
             choice = "consumer" if offers else "classic"
+        idle = self._config.without_effect(choice)
+        if idle:
+            _logger.warning(
+                "group %s uses the %s protocol, in which settings have no effect: %s",
+                self._config.wire_group_id,
+                choice,
+                "; ".join(idle),
+            )
         self._use(ConsumerMember if choice == "consumer" else ClassicMember, now_ms)
         return None
 

@@ -114,6 +114,22 @@ def test_without_auto_the_same_refusal_is_told_to_the_user() -> None:
     assert story.membership.poll(0) is None
 
 
+@pytest.mark.parametrize("protocol", ["auto", "consumer"])
+def test_a_setting_without_effect_in_the_chosen_protocol_is_told(
+    protocol: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    story = Story(group_protocol=protocol, session_timeout_ms=10_000)
+    story.subscribe()
+    story.find_coordinator()
+    story.membership.poll(0)
+
+    (line,) = (each for each in caplog.messages if "no effect" in each)
+    assert line == (
+        "group g uses the consumer protocol, in which settings have no effect: "
+        "session_timeout: the group's own consumer.session.timeout.ms counts"
+    )
+
+
 # The coordinator.
 
 

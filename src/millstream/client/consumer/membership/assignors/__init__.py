@@ -21,6 +21,7 @@ from millstream.client.consumer.membership.assignors.sticky import (
     CooperativeStickyAssignor,
     StickyAssignor,
 )
+from millstream.config import nearest_key
 from millstream.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -80,8 +81,11 @@ def _named(choice: str) -> Assignor:
     name = _JAVA_CLASSES.get(name.rpartition(".")[2], name)
     assignor = ASSIGNORS.get(name)
     if assignor is None:
+        nearest = nearest_key(name.rpartition(".")[2], [*ASSIGNORS, *_JAVA_CLASSES])
+        meant = f" (did you mean {nearest}?)" if nearest else ""
         raise InvalidArgument(
-            f"there is no assignor {choice!r}: choose among {', '.join(sorted(ASSIGNORS))} or pass "
+            f"there is no assignor {choice!r}{meant}: "
+            f"choose among {', '.join(sorted(ASSIGNORS))} or pass "
             "an object that implements Assignor"
         )
     return assignor
