@@ -304,8 +304,10 @@ class TestTables:
         batch = make_batch(2)
 
         async def main() -> list[ProducedRange]:
-            threading.Timer(0.01, batch.complete, (3, -1)).start()
-            return await BatchDelivery(TOPIC, [(batch, 0, 2)])
+            waiting = asyncio.ensure_future(BatchDelivery(TOPIC, [(batch, 0, 2)]))
+            await asyncio.sleep(0)
+            await asyncio.to_thread(batch.complete, 3, -1)
+            return await waiting
 
         assert asyncio.run(main()) == [ProducedRange(TOPIC, 0, 3, 2)]
 
