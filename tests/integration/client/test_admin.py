@@ -290,7 +290,7 @@ def test_a_namespace_sees_only_its_own(millstream_broker: EmbeddedBroker) -> Non
         admin.delete_topic("production-only")
 
 
-def test_the_twin_does_the_same(millstream_broker: EmbeddedBroker) -> None:
+def test_the_asyncio_version_does_the_same(millstream_broker: EmbeddedBroker) -> None:
     async def administer() -> tuple[int, list[str], list[bool]]:
         async with AsyncAdmin(millstream_broker.bootstrap_servers) as admin:
             created = await admin.create_topic("t-async", partitions=3)

@@ -1,4 +1,4 @@
-"""Both selectors of clients on real sockets: what one does, its twin does."""
+"""Both selectors of clients on real sockets: what the compiled one does, the plain one does."""
 
 from __future__ import annotations
 

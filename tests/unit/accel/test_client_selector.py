@@ -1,4 +1,4 @@
-"""What the compiled selector does beyond its plain twin: no GIL, no copies, no crash on misuse."""
+"""What the compiled selector does beyond the plain one: no GIL, no copies, no crash on misuse."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def test_parts_are_kept_alive_until_they_are_sent_and_then_let_go(
     with connect(selector, server, 1) as peer:
         selector.send(1, [b"head", large, memoryview(b"tail")])
         with pytest.raises(BufferError):
-            large.append(0)  # lent, until all is sent
+            large.append(0)  # handed over, until all is sent
         assert receive_exactly(peer, len(large) + 8) == b"head" + expected + b"tail"
         peer.sendall(frame_of(b"done"))
         wait_for(selector, 1)

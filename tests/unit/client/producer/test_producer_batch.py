@@ -27,7 +27,7 @@ from tests.unit.client.producer.fakes import TOPIC, InlineDispatcher, make_batch
 
 
 @pytest.fixture(autouse=True, params=[delivery.Delivery, kernel.Delivery], ids=["plain", "kernel"])
-def each_twin(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def each_version(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every test here holds for both kinds of handles."""
     monkeypatch.setitem(globals(), "Delivery", request.param)
 
