@@ -113,7 +113,7 @@ simulate: setup ## Run seeded simulations with faults: make simulate SEEDS=2000 
 soak: setup ## Kill brokers and break connections under load, again and again: make soak ROUNDS=100
 	$(BIN)/python -m tests.integration.storage.kill --rounds $(ROUNDS)
 	$(BIN)/python -m tests.integration.faults.kill --rounds $(ROUNDS)
-	$(BIN)/python -m tests.integration.client.producer.lanes_soak --seeds $(ROUNDS) --start $(START)
+	$(BIN)/python -m tests.integration.client.producer.sending_soak --seeds $(ROUNDS) --start $(START)
 
 soak-spark: setup ## Kill Spark's tasks, drivers and brokers while they write exactly once: KILLS=200 SEED=1 ARGS=--from-topic
 	$(BIN)/python -m tests.spark.exactly_once_soak --kills $(KILLS) --seed $(SEED) $(ARGS)

@@ -3,7 +3,7 @@
     python -m benchmarks.broker [--quick | --full] [--json] [--rows PATTERN] [--without-kafka]
 
 One load generator in C drives `millstream server start` and Apache Kafka from Maven (1 GB of heap,
-the flags and settings it comes with), in turns on the same machine and disk, after a warm-up of
+the flags and settings it comes with), interleaved on the same machine and disk, after a warm-up of
 both. Who is not measured stands still meanwhile. Of all rounds the median counts. A ratio says how
 many times better ours is: more requests per second, less CPU time, less waiting, less memory. CPU
 time is that of all threads of the broker. At the end stands which of the bars of `broker_bars`
@@ -193,7 +193,7 @@ def _line(figures: Figures) -> str:
 
 
 def measure_rows(launchers: list[Launcher], options: argparse.Namespace, report: Report) -> None:
-    """Every row of load that is wanted, the contenders in turns."""
+    """Every row of load that is wanted, the contenders interleaved."""
     chosen = [
         r for r in rows(full=options.full or bool(options.rows)) if wanted(r.name, options.rows)
     ]

@@ -4,7 +4,7 @@
 
 `KafkaApis.handle` is called as the network calls it, with real replicas and logs on a real file
 system, without sockets. The write to the log file is part of a Produce; a Fetch ends with the slice
-of the file that the network would send. Beside it the log alone does the same, in turns in one
+of the file that the network would send. Beside it the log alone does the same, interleaved in one
 process: the difference is what the layers between cost. Medians; the last line is one JSON object.
 """
 
@@ -163,7 +163,7 @@ def make_cases(broker: Broker) -> dict[str, Case]:
 
 
 def compare(case: Case, rounds: int, calls: int) -> dict[str, float]:
-    """CPU microseconds per call of both, in turns."""
+    """CPU microseconds per call of both, interleaved."""
     taken: tuple[list[float], list[float]] = ([], [])
     for number in range(rounds + 1):
         for run, figures in zip(case, taken, strict=True):

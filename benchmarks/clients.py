@@ -158,7 +158,7 @@ def figures(found: list[dict[str, Any]]) -> dict[str, float]:
 def measure_row(
     row: Row, broker: BrokerProcess, workers: dict[str, Worker], options: argparse.Namespace
 ) -> dict[str, dict[str, float]]:
-    """All contenders in turns; the first round warms up and does not count."""
+    """All contenders, interleaved; the first round warms up and does not count."""
     count = row.count // (10 if options.quick else 1)
     rounds: dict[str, list[dict[str, Any]]] = {name: [] for name in row.contenders}
     topic = f"{row.name}-read"

@@ -2,8 +2,8 @@
 
     python -m benchmarks.coordinator [--quick] [--json] [--rows PATTERN] [--without-kafka]
 
-`millstream server start` and Apache Kafka from Maven in turns on the same machine and disk, as in
-`benchmarks.broker`: after a warm-up of both, with the settings they come with but for
+`millstream server start` and Apache Kafka from Maven interleaved on the same machine and disk, as
+in `benchmarks.broker`: after a warm-up of both, with the settings they come with but for
 `SETTINGS`. Of all rounds the median counts. A ratio says how many times better ours is. CPU time is
 that of all threads of the broker. At the end stands which bars hold.
 
@@ -94,7 +94,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def measure(rows: list[Row], options: argparse.Namespace, report: Report) -> None:
-    """Every row, the contenders in turns."""
+    """Every row, the contenders interleaved."""
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="millstream-bench-")))
         launchers: list[Launcher] = [MillstreamLauncher(SETTINGS)]

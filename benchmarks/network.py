@@ -3,8 +3,8 @@
     python -m benchmarks.network [--quick] [--json] [--repeat N] [--only TEXT] [--loop uvloop]
 
 A closed-loop C load generator drives our socket server with a handler that does nothing, and a C
-program that makes the same system calls, in turns. It needs Linux and a C compiler. The figures are
-CPU microseconds of the server per request; the last line is one JSON object.
+program that makes the same system calls, interleaved. It needs Linux and a C compiler. The figures
+are CPU microseconds of the server per request; the last line is one JSON object.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ HEADER_SIZE, CRC_END = 61, 21
 
 
 class Kernel(NamedTuple):
-    """One of the twins."""
+    """One of the two versions."""
 
     codec: ModuleType
     arrow: ModuleType
@@ -54,7 +54,7 @@ Results = dict[str, dict[str, float]]
 
 
 def kernels() -> dict[str, Kernel]:
-    """The twins by name, the compiled one first where it was built."""
+    """Both versions by name, the compiled one first where it was built."""
     plain = Kernel(plain_codec, plain_arrow, plain_crc32c.crc32c)
     if not _accel.COMPILED:
         return {"plain": plain}

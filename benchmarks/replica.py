@@ -2,11 +2,11 @@
 
     python -m benchmarks.replica [--quick] [--json] [--profile]
 
-CPU microseconds per call, both sides in turns, best of several rounds, on files in memory where the
-system has a place for them: the question is the processor, not the disk. The peer of an append and
-a fetch is the log alone; of a fetch that waits, one that finds its record; of a session with many
-partitions, one with ten. The last line is one JSON object. `--profile` adds where an append and a
-fetch spend their time.
+CPU microseconds per call, both sides interleaved, best of several rounds, on files in memory where
+the system has a place for them: the question is the processor, not the disk. The peer of an append
+and a fetch is the log alone; of a fetch that waits, one that finds its record; of a session with
+many partitions, one with ten. The last line is one JSON object. `--profile` adds where an append
+and a fetch spend their time.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
     python -m benchmarks.spark [--quick] [--json] [--rows PATTERN] [--without-peer]
 
 One Spark session, `local[2]` with the settings of `millstream.spark.session`, runs the jobs of both
-in turns: `format("millstream")` and `format("kafka")`. The broker is a `millstream server` process;
-its CPU is not counted. CPU per row is that of Spark's JVM and all its Python workers. Of all rounds
-the median counts, after a warm-up of each.
+interleaved: `format("millstream")` and `format("kafka")`. The broker is a `millstream server`
+process; its CPU is not counted. CPU per row is that of Spark's JVM and all its Python workers. Of
+all rounds the median counts, after a warm-up of each.
 
 `read-*` reads a topic of 4 partitions with all columns into Spark's sink that keeps nothing.
 `write-*` writes rows that are cached in Spark's memory, keys of 16 bytes; both at least once.
@@ -201,7 +201,7 @@ class Bench:
         frame.unpersist()
 
     def _race(self, name: str, job: Callable[[str], None], report: Report) -> None:
-        """The job of each contender in turns, and the medians."""
+        """The job of each contender, interleaved, and the medians."""
         seconds: dict[str, list[float]] = {each: [] for each in self._contenders}
         cpu: dict[str, list[float]] = {each: [] for each in self._contenders}
         for turn in range(1 + self._effort.rounds):
@@ -222,7 +222,7 @@ class Bench:
             )
 
     def _floor(self, floor: Floor, name: str, report: Report) -> None:
-        """Micro-batches of each contender in turns, and the medians of their stages."""
+        """Micro-batches of each contender, interleaved, and the medians of their stages."""
         self._warm_up_once()
         taken: dict[str, list[dict[str, int]]] = {each: [] for each in self._contenders}
         for turn in range(1 + self._effort.rounds):

@@ -12,8 +12,10 @@ from typing import Final
 
 from millstream import __version__
 
-# The compiled classes have no signatures to read; their twins in Python have, and the same words.
+# The compiled classes have no signatures to read; the plain versions have, and the same docstrings.
 os.environ["MILLSTREAM_IMPL"] = "python"
+
+_MONOSPACE: Final = "ui-monospace, SFMono-Regular, Menlo, Consolas, Liberation Mono, monospace"
 
 project: Final = "Millstream"
 author: Final = "The Millstream authors"
@@ -21,10 +23,11 @@ project_copyright: Final = author
 version: Final = __version__
 release: Final = __version__
 
-extensions: Final = ["myst_parser", "sphinx.ext.autodoc"]
+extensions: Final = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton"]
 root_doc: Final = "index"
 default_role: Final = "code"  # Docstrings put names into single backticks.
 pygments_style: Final = "friendly"
+pygments_dark_style: Final = "github-dark"
 smartquotes: Final = False  # Quotes in headings belong to code.
 
 myst_heading_anchors: Final = 6
@@ -34,14 +37,16 @@ autodoc_typehints: Final = "signature"
 autodoc_preserve_defaults: Final = True
 maximum_signature_line_length: Final = 88
 
-html_theme: Final = "alabaster"
+copybutton_exclude: Final = ".linenos, .gp, .go"  # Prompts and output are not copied.
+
+html_theme: Final = "furo"  # Dark and light, for phones too, with the previous and the next page.
 html_title: Final = "Millstream"
 html_copy_source: Final = False
+html_show_sphinx: Final = False
+html_static_path: Final = ["_static"]
+html_css_files: Final = ["millstream.css"]
 html_theme_options: Final = {
-    "description": "Event streaming for Python teams, by the Kafka protocol and without a JVM",
-    "fixed_sidebar": True,
-    "page_width": "1100px",
-    "sidebar_width": "260px",
-    "show_powered_by": False,
+    "navigation_with_keys": True,
+    "light_css_variables": {"font-stack--monospace": _MONOSPACE},
+    "dark_css_variables": {"font-stack--monospace": _MONOSPACE},
 }
-html_sidebars: Final = {"**": ["about.html", "searchfield.html", "navigation.html"]}

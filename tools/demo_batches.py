@@ -1,7 +1,7 @@
 """The second act of `make demo`: what a broker moves and stores, and what it costs to make it.
 
 Writes sensor readings as record batches with every codec, reads them back, and measures the
-compiled kernel beside its plain-Python twin. It needs no broker and no network.
+compiled kernel beside its plain-Python version. It needs no broker and no network.
 """
 
 from __future__ import annotations

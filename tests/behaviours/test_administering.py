@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,14 +20,12 @@ from millstream.errors import (
 )
 from tests.behaviours.clusters import at
 from tests.behaviours.polling import read
+from tests.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from tests.behaviours.clusters import Cluster
-
-_LOOKS_MAX = 400
-_LOOK_SECONDS = 0.05
 
 
 @pytest.fixture
@@ -37,22 +34,13 @@ def admin(cluster: Cluster) -> Iterator[Admin]:
         yield admin
 
 
-def eventually(look: Callable[[], bool]) -> None:
-    """Brokers hear a moment later what their controller has done."""
-    for _ in range(_LOOKS_MAX):
-        if look():
-            return
-        threading.Event().wait(_LOOK_SECONDS)
-    raise AssertionError("it did not come to that")
-
-
 def test_topics_are_created_described_grown_and_deleted(cluster: Cluster, admin: Admin) -> None:
     a, b, none = (cluster.new_name(each) for each in ("a", "b", "none"))
 
     admin.create_topics(
         [NewTopic(a, 2, 1, {"retention.ms": 60_000}), NewTopic(b, 1, 1)]
     ).raise_first()
-    eventually(lambda: {a, b} <= {each.name for each in admin.list_topics()})
+    until(lambda: {a, b} <= {each.name for each in admin.list_topics()})
     again = admin.create_topics([NewTopic(a, 1, 1), NewTopic(f"{a}-new", 1, 1)])
     assert isinstance(again.errors[a], TopicAlreadyExists)
     assert set(again.results) == {f"{a}-new"}
@@ -62,11 +50,11 @@ def test_topics_are_created_described_grown_and_deleted(cluster: Cluster, admin:
     grown = admin.create_partitions({a: 4, b: 1})
     assert set(grown.results) == {a}
     assert isinstance(grown.errors[b], InvalidPartitions)
-    eventually(lambda: len(admin.describe_topics([a])[a].partitions) == 4)
+    until(lambda: len(admin.describe_topics([a])[a].partitions) == 4)
     gone = admin.delete_topics([a, b, none])
     assert set(gone.results) == {a, b}
     assert isinstance(gone.errors[none], UnknownTopicOrPartition)
-    eventually(lambda: {a, b}.isdisjoint(each.name for each in admin.list_topics()))
+    until(lambda: {a, b}.isdisjoint(each.name for each in admin.list_topics()))
 
 
 def test_a_topic_can_be_checked_without_being_made(cluster: Cluster, admin: Admin) -> None:
@@ -86,9 +74,9 @@ def test_settings_are_read_changed_and_refused(cluster: Cluster, admin: Admin) -
     admin.incremental_alter_configs(
         {topic: {"retention.ms": 5_000, "cleanup.policy": Append(("compact",))}}
     ).raise_first()
-    eventually(lambda: value("retention.ms") == "5000" and "compact" in value("cleanup.policy"))
+    until(lambda: value("retention.ms") == "5000" and "compact" in value("cleanup.policy"))
     admin.incremental_alter_configs({topic: {"retention.ms": None}}).raise_first()
-    eventually(lambda: value("retention.ms") == "604800000")
+    until(lambda: value("retention.ms") == "604800000")
     wrong = admin.incremental_alter_configs({topic: {"retention.ms": "soon"}})
     assert isinstance(wrong.errors[topic], MillstreamError)
 

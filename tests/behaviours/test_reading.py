@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -24,6 +23,7 @@ from millstream.errors import (
 )
 from tests.behaviours.clusters import at
 from tests.behaviours.polling import PATIENCE, read, read_async, reader, values
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from millstream import ConsumerRecord
@@ -252,21 +252,24 @@ def test_records_larger_than_a_fetch_are_read(cluster: Cluster) -> None:
 
 
 def test_holes_in_a_compacted_topic_are_passed(cluster: Cluster) -> None:
+    segment_ms = 100
     topic = cluster.topic(
-        cleanup_policy="compact", segment_ms="100", min_cleanable_dirty_ratio="0.01"
+        cleanup_policy="compact", segment_ms=str(segment_ms), min_cleanable_dirty_ratio="0.01"
     )
     (partition,) = at(topic)
     with Producer(cluster.address) as producer:
         for number in range(10):
             producer.send(topic, b"v%d" % number, key=b"%d" % (number % 2))
         producer.flush()
-        for _ in range(200):
-            threading.Event().wait(0.15)
+
+        def is_clean() -> bool:
             # The newest segment is never cleaned, so there has to be another.
-            last = producer.send(topic, b"last", key=b"last").result(PATIENCE).offset
+            producer.send(topic, b"last", key=b"last").result(PATIENCE)
             offsets = read_topic(cluster.address, topic, columns=["offset"]).to_arrow()["offset"]
-            if 0 not in offsets.to_pylist():
-                break
+            return 0 not in offsets.to_pylist()
+
+        until(is_clean, look_seconds=1.5 * segment_ms / 1000)
+        last = producer.send(topic, b"last", key=b"last").result(PATIENCE).offset
 
     with reader(cluster, topic) as consumer:
         seen: dict[bytes | None, int] = {}
@@ -368,12 +371,12 @@ def test_the_asyncio_client_reads_seeks_and_wakes(cluster: Cluster) -> None:
             assert batch is not None
             assert batch.to_arrow()["offset"].to_pylist() == [8, 9]
             polling = asyncio.create_task(consumer.poll(PATIENCE))
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0)
             consumer.wakeup()
             with pytest.raises(Wakeup):
                 await polling
             polling = asyncio.create_task(consumer.poll(PATIENCE))
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0)
             polling.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await polling

@@ -265,7 +265,7 @@ def test_closing_sends_what_is_left_and_ends_the_producer(cluster: Cluster) -> N
 def test_a_topic_that_cannot_be_is_told(cluster: Cluster) -> None:
     topic = cluster.topic()
 
-    with Producer(cluster.address, max_block=1.0) as producer:
+    with Producer(cluster.address, max_block=3.0) as producer:
         with pytest.raises(UnknownTopicOrPartition, match="no partition 7"):
             producer.send(topic, b"v", partition=7)
         with pytest.raises(Exception, match="no/such"):

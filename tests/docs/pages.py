@@ -13,13 +13,12 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
-from millstream.clock import SystemClock
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -175,8 +174,7 @@ class Reader:
 
 
 def _wait_for(printed: Path, words: str) -> None:
-    clock = SystemClock()
-    deadline_ms = clock.monotonic_ms() + 60_000
-    while words not in printed.read_text(encoding="utf-8"):
-        assert clock.monotonic_ms() < deadline_ms, printed.read_text(encoding="utf-8")
-        time.sleep(0.02)
+    def found() -> str:
+        return printed.read_text(encoding="utf-8")
+
+    until(lambda: words in found(), found)

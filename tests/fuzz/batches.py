@@ -44,11 +44,13 @@ def outcome(call: Callable[..., Any], *arguments: Any) -> Any:
 
 def check_body(body: bytes, count: int, base_offset: int, base_timestamp: int) -> None:
     """Both kernels must say the same about a records section."""
-    twin = compiled()
+    kernel = compiled()
     for append_timestamp in (None, 5):
         arguments = (body, count, base_offset, base_timestamp, append_timestamp)
-        assert outcome(PLAIN.decode_records, *arguments) == outcome(twin.decode_records, *arguments)
-    assert outcome(PLAIN.scan_records, body, count) == outcome(twin.scan_records, body, count)
+        assert outcome(PLAIN.decode_records, *arguments) == outcome(
+            kernel.decode_records, *arguments
+        )
+    assert outcome(PLAIN.scan_records, body, count) == outcome(kernel.scan_records, body, count)
 
 
 def check_buffer(buffer: bytes) -> None:

@@ -1,8 +1,8 @@
 """Feeds mutated messages and frames to the codec: `python -m tests.fuzz.frames --seconds 60`.
 
 From one seed: pick a message version, fill it, encode it, damage the bytes, decode. The only
-legal outcomes are a message or a DecodeError, the compiled codec and its slow twin must agree on
-which, and a message that was read can be written. `--seed` repeats a run; a failure names the
+legal outcomes are a message or a DecodeError, the compiled codec and its plain version must agree
+on which, and a message that was read can be written. `--seed` repeats a run; a failure names the
 seed of the single case.
 """
 

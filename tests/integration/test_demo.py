@@ -1,4 +1,4 @@
-"""`make demo`: it ends well, by itself, and the README shows what it prints."""
+"""`make demo`: it ends well, by itself, and a page shows what it prints."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def test_the_demo_ends_well(run: subprocess.CompletedProcess[str]) -> None:
     assert (run.returncode, run.stderr) == (0, "")
 
 
-@pytest.mark.skipif(not _accel.COMPILED, reason="the README shows the compiled kernel")
-def test_the_readme_shows_what_the_demo_prints(run: subprocess.CompletedProcess[str]) -> None:
-    shown = SHOWN.search((ROOT / "README.md").read_text(encoding="utf-8"))
+@pytest.mark.skipif(not _accel.COMPILED, reason="the page shows the compiled kernel")
+def test_the_page_shows_what_the_demo_prints(run: subprocess.CompletedProcess[str]) -> None:
+    shown = SHOWN.search((ROOT / "docs/howto/run-the-demo.md").read_text(encoding="utf-8"))
     assert shown is not None
     assert without_numbers(shown[1]) == without_numbers(run.stdout)
 

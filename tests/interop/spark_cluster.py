@@ -13,14 +13,13 @@ import urllib.error
 import urllib.request
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from time import sleep
 from typing import TYPE_CHECKING
 
 import pyspark
 
-from millstream.clock import SystemClock
 from millstream.spark import java
 from tests.integration.node.harness import free_port
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -79,7 +78,7 @@ def _wait_for_port(port: int) -> None:
         with socket.socket() as probe:
             return probe.connect_ex(("127.0.0.1", port)) == 0
 
-    _wait_until(is_open, f"master of Spark at port {port}")
+    _wait_until(is_open, f"no master of Spark at port {port}")
 
 
 def _wait_for_workers(page: int, count: int) -> None:
@@ -91,13 +90,8 @@ def _wait_for_workers(page: int, count: int) -> None:
             return False
         return found > count  # The master is alive too.
 
-    _wait_until(are_there, f"{count} workers of Spark")
+    _wait_until(are_there, f"fewer than {count} workers of Spark")
 
 
-def _wait_until(holds: Callable[[], bool], what: str) -> None:
-    clock = SystemClock()
-    deadline_ms = clock.monotonic_ms() + START_SECONDS_MAX * 1000
-    while not holds():
-        if clock.monotonic_ms() > deadline_ms:
-            raise TimeoutError(f"no {what} in {START_SECONDS_MAX} s")
-        sleep(0.2)
+def _wait_until(holds: Callable[[], bool], otherwise: str) -> None:
+    until(holds, lambda: otherwise, limit_seconds=START_SECONDS_MAX, look_seconds=0.2)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,7 +23,6 @@ from millstream.client.admin import (
     TopicPartitionReplica,
 )
 from millstream.client.groups import OffsetAndMetadata
-from millstream.clock import SystemClock
 from millstream.errors import (
     GroupIdNotFound,
     MillstreamError,
@@ -35,9 +33,10 @@ from millstream.errors import (
 from millstream.types import TopicPartition
 from tests.interop.java_client import require_broker_jars
 from tests.interop.kafka_broker import KafkaBroker
+from tests.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -58,15 +57,6 @@ def admin(kafka: KafkaBroker) -> Iterator[Admin]:
         yield admin
 
 
-def eventually(look: Callable[[], bool]) -> None:
-    """Kafka's brokers hear of what its controller has done a moment later."""
-    clock = SystemClock()
-    end_ms = clock.monotonic_ms() + 20_000
-    while not look():
-        assert clock.monotonic_ms() < end_ms, "it did not come to that"
-        threading.Event().wait(0.05)
-
-
 def test_topics_and_their_partitions(admin: Admin) -> None:
     admin.create_topics(
         [NewTopic("a", 2, 1, {"retention.ms": 60_000}), NewTopic("b", assignment={0: [1]})]
@@ -75,7 +65,7 @@ def test_topics_and_their_partitions(admin: Admin) -> None:
     assert isinstance(again.errors["a"], TopicAlreadyExists)
     assert again["c"].partitions == 1
     admin.create_partitions({"a": 3}).raise_first()
-    eventually(lambda: len(admin.describe_topics(["a"])["a"].partitions) == 3)
+    until(lambda: len(admin.describe_topics(["a"])["a"].partitions) == 3)
     described = admin.describe_topics(["a", "none"])
     assert isinstance(described.errors["none"], UnknownTopicOrPartition)
     first = TopicPartition("a", 0)
@@ -87,7 +77,7 @@ def test_topics_and_their_partitions(admin: Admin) -> None:
     moves = admin.list_partition_reassignments()
     assert all(isinstance(each, Reassignment) for each in moves.values())
     admin.delete_topics(["b", "c"]).raise_first()
-    eventually(lambda: {"b", "c"}.isdisjoint(each.name for each in admin.list_topics()))
+    until(lambda: {"b", "c"}.isdisjoint(each.name for each in admin.list_topics()))
 
 
 def test_settings_and_the_cluster(admin: Admin) -> None:
@@ -101,7 +91,7 @@ def test_settings_and_the_cluster(admin: Admin) -> None:
         found = admin.describe_configs([topic], names=["cleanup.policy"])
         return found[topic]["cleanup.policy"].value or ""
 
-    eventually(lambda: "compact" in policy())
+    until(lambda: "compact" in policy())
     found = admin.describe_configs([topic, broker], include_synonyms=True).raise_first()
     assert found[broker]["log.cleaner.threads"].value == "2"
     assert topic in admin.list_config_resources(["topic"])
@@ -154,7 +144,7 @@ def test_transactions_and_producers(admin: Admin) -> None:
 def test_access_and_quotas(admin: Admin) -> None:
     changed = admin.alter_user_scram_credentials({"alice": ScramPassword("secret")})
     changed.raise_first()
-    eventually(lambda: "alice" in admin.describe_user_scram_credentials(["alice"]).results)
+    until(lambda: "alice" in admin.describe_user_scram_credentials(["alice"]).results)
     (credential,) = admin.describe_user_scram_credentials(["alice"])["alice"]
     assert credential.mechanism == "SCRAM-SHA-512"
     admin.alter_user_scram_credentials({"alice": ScramDeletion("SCRAM-SHA-512")}).raise_first()
@@ -162,9 +152,9 @@ def test_access_and_quotas(admin: Admin) -> None:
     alice = QuotaEntity(user="alice")
     admin.alter_client_quotas({alice: {"producer_byte_rate": 1000}}).raise_first()
     found = {alice: {"producer_byte_rate": 1000.0}}
-    eventually(lambda: admin.describe_client_quotas(QuotaFilter(user="alice")) == found)
+    until(lambda: admin.describe_client_quotas(QuotaFilter(user="alice")) == found)
     admin.alter_client_quotas({alice: {"producer_byte_rate": None}}).raise_first()
-    eventually(lambda: admin.describe_client_quotas() == {})
+    until(lambda: admin.describe_client_quotas() == {})
 
     acl = Acl("topic", "orders", "User:alice", "read")
     with pytest.raises(SecurityDisabled):

@@ -17,7 +17,8 @@ import pytest
 from tests.integration.node.harness import running
 from tests.interop.java_client import require_broker_jars
 from tests.interop.kafka_broker import KafkaBroker
-from tests.interop.tools import Cluster, eventually
+from tests.interop.tools import Cluster
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -214,7 +215,7 @@ def test_the_metadata_shell_reads_our_log(journey: Journey, java: JavaTools) -> 
         return ran.out
 
     # It answers as soon as it has read something; each command reads from the beginning.
-    eventually(lambda: shell("ls", "/image/topics/byName").split() == ["grown", "letters"])
-    eventually(lambda: shell("cat", "/image/configs/TOPIC:letters/retention.ms").strip() == "-1")
+    until(lambda: shell("ls", "/image/topics/byName").split() == ["grown", "letters"])
+    until(lambda: shell("cat", "/image/configs/TOPIC:letters/retention.ms").strip() == "-1")
     # Nobody leads it while its only broker is down, and that one may when it comes back.
-    eventually(lambda: "elr=[1]" in shell("cat", "/image/topics/byName/grown/1"))
+    until(lambda: "elr=[1]" in shell("cat", "/image/topics/byName/grown/1"))

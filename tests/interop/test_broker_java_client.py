@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from millstream.clock import SystemClock
-from tests.interop.tools import eventually
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from tests.interop.tools import Cluster
@@ -45,7 +45,7 @@ def test_every_kind_of_acknowledgement(cluster: Cluster, topic: str, acks: str) 
 
     cluster.client("produce", topic, 100, "v", 1, *settings)
 
-    eventually(lambda: len(values(cluster, topic)) == 100)
+    until(lambda: len(values(cluster, topic)) == 100)
     assert values(cluster, topic) == [f"v{number}" for number in range(100)]
 
 
@@ -134,7 +134,7 @@ def test_a_compacted_topic_keeps_the_last_of_each_key(cluster: Cluster, topic: s
         kept = [line for line in values(cluster, topic) if not line.startswith("last")]
         return len(kept) <= 5
 
-    eventually(is_compacted)
+    until(is_compacted)
     kept = [line for line in values(cluster, topic) if not line.startswith("last")]
     assert set(kept) <= {f"r2-{number}" for number in range(15, 20)}
     assert set(kept) >= {f"r2-{number}" for number in range(16, 20)}
@@ -145,7 +145,7 @@ def test_retention_deletes_old_records(cluster: Cluster, topic: str) -> None:
     cluster.client("produce", topic, 10, "old", 1)
     cluster.client("alter", "TOPIC", topic, "SET retention.ms 3600000")
 
-    eventually(lambda: offsets(cluster, topic)["admin earliest"] == "10 -1")
+    until(lambda: offsets(cluster, topic)["admin earliest"] == "10 -1")
     cluster.client("produce", topic, 2, "new", 1, "stamp=now")
 
     assert values(cluster, topic, 10) == ["new0", "new1"]
@@ -224,6 +224,6 @@ def test_a_replica_moves_to_another_directory(cluster: Cluster, topic: str) -> N
     cluster.client("move", topic, target)
     cluster.client("produce", topic, 200, "w", 1)
 
-    eventually(lambda: directory() == [(target, "false")])
+    until(lambda: directory() == [(target, "false")])
     expected = [f"v{number}" for number in range(200)] + [f"w{number}" for number in range(200)]
     assert values(cluster, topic) == expected

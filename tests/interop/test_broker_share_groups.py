@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.interop.tools import eventually
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from tests.interop.tools import Cluster
@@ -123,7 +123,7 @@ def test_the_tool_shows_sets_and_deletes_offsets(cluster: Cluster, topic: str, g
     tool = "kafka-share-groups"
 
     assert group in cluster.run(tool, "--list")
-    eventually(lambda: "has no active members" in shown(cluster, group, "--state"))
+    until(lambda: "has no active members" in shown(cluster, group, "--state"))
     assert "Empty" in shown(cluster, group, "--state")
     table = shown(cluster, group, "--offsets").splitlines()
     assert [group, topic, "0", "10"] in [line.split()[:4] for line in table], table
@@ -133,7 +133,7 @@ def test_the_tool_shows_sets_and_deletes_offsets(cluster: Cluster, topic: str, g
     )
     assert len(cluster.share("consume", group, topic, 10)) == 10
 
-    eventually(lambda: "has no active members" in shown(cluster, group, "--state"))
+    until(lambda: "has no active members" in shown(cluster, group, "--state"))
     cluster.run(tool, "--delete-offsets", "--group", group, "--topic", topic)
     cluster.run(tool, "--delete", "--group", group)
     assert group not in cluster.run(tool, "--list")

@@ -7,7 +7,6 @@ at its stations.
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
@@ -25,6 +24,7 @@ from tests.interop.kafka_topics import (
     produce_everything,
 )
 from tests.interop.log_keeper import LogKeeper, Row, Writer, committed_rows
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -108,11 +108,11 @@ def journey(tmp_path_factory: pytest.TempPathFactory) -> Journey:
 def wait_for_cleaner(broker: KafkaBroker) -> None:
     """Until Kafka has compacted something."""
     checkpoint = broker.data / "cleaner-offset-checkpoint"
-    for _ in range(CLEANING_SECONDS_MAX * 10):
-        if checkpoint.exists() and "compacted 0" in checkpoint.read_text():
-            return
-        time.sleep(0.1)
-    raise AssertionError(f"Kafka's cleaner did nothing: {broker.log[-2000:]}")
+    until(
+        lambda: checkpoint.exists() and "compacted 0" in checkpoint.read_text(),
+        lambda: f"Kafka's cleaner did nothing: {broker.log[-2000:]}",
+        limit_seconds=CLEANING_SECONDS_MAX,
+    )
 
 
 def visit(directory: Path) -> Visit:

@@ -5,17 +5,13 @@ from __future__ import annotations
 import base64
 import select
 import subprocess
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from millstream.clock import SystemClock
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
 SECONDS_MAX = 90
-BACKGROUND_SECONDS_MAX = 60
 COMPILE_SECONDS_MAX = 120
 # A short life: what the JVM's second compiler would gain is never earned back.
 _JVM = ("-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
@@ -149,15 +145,6 @@ class Cluster:
     def _placed(self, tool: str, arguments: tuple[object, ...]) -> tuple[object, ...]:
         option = ("--bootstrap-server", self.address)
         return (*arguments, *option) if tool == "kafka-cluster" else (*option, *arguments)
-
-
-def eventually(holds: Callable[[], bool]) -> None:
-    """Wait for what is done in the background."""
-    clock = SystemClock()
-    deadline_ms = clock.monotonic_ms() + 1000 * BACKGROUND_SECONDS_MAX
-    while not holds():
-        assert clock.monotonic_ms() < deadline_ms, "it did not happen"
-        time.sleep(0.1)
 
 
 def _text(field: bytes) -> str:

@@ -78,7 +78,7 @@ def test_the_demo_accounts_for_every_order_as_the_readme_shows(
     block = next(
         each
         for each in re.findall(
-            r"^```text\n(.*?)^```", (ROOT / "README.md").read_text(), re.S | re.M
+            r"^```text\n(.*?)^```", (ROOT / "docs/howto/run-the-demo.md").read_text(), re.S | re.M
         )
         if each.startswith("A pipeline with Spark")
     )

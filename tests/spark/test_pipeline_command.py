@@ -11,7 +11,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ import pytest
 
 import millstream
 from tests.spark.pipeline_project import Project
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -50,11 +50,15 @@ def millstream_command(*arguments: str | Path) -> list[str]:
 
 def wait_until(holds: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
     """Wait for something that a process does; its end comes first if it fails."""
-    while not holds():
+
+    def holds_by_now() -> bool:
         assert process.poll() is None, (
             f"the pipeline ended with {process.returncode}, see errors.txt"
         )
-        time.sleep(0.25)  # Looking costs what the process that starts could use.
+        return holds()
+
+    # Looking costs what the process that starts could use.
+    until(holds_by_now, limit_seconds=500, look_seconds=0.25)
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,6 +14,7 @@ from millstream.spark.source.lookup import TopicOffsets
 from millstream.spark.source.options import SourceOptions
 from millstream.spark.worker_clients import close_all
 from tests.spark.source_world import SourceWorld, partition_of, read_all
+from tests.waiting import once_blocked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -145,13 +145,11 @@ def test_an_idle_query_is_told_of_a_record_when_it_arrives(
     idle = query(subscribe=topic, idleWaitMs="60000")
     # After a start, or a micro-batch, it does not wait: another source may have something.
     assert idle.reader.latestOffset(idle.at, ALL) == idle.at
-    arriving = threading.Timer(0.2, lambda: world.produce(topic, b"x"))
-    arriving.start()
 
     # It would wait for a minute, and the test's time would be over.
-    end = idle.reader.latestOffset(idle.at, ALL)
+    with once_blocked(lambda: world.produce(topic, b"x")):
+        end = idle.reader.latestOffset(idle.at, ALL)
 
-    arriving.join()
     assert end == {topic: {"0": 1}}
 
 

@@ -52,7 +52,7 @@ class Decision(NamedTuple, Generic[T]):
     """What a state machine has decided."""
 
     response: T
-    """Given to who asked once all that was decided so far is committed."""
+    """Given to the caller once all that was decided so far is committed."""
     records: Sequence[CoordinatorRecord] = ()
     on_committed: Callable[[ApiError | None], None] | None = None
     """Called when the records are committed, or with why they are not."""

@@ -1,4 +1,4 @@
-"""What a failed write of a coordinator means for who asked: clients know only a few codes."""
+"""What a failed write of a coordinator means for the caller: clients know only a few codes."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ class CoordinatorRuntime(Generic[S]):
         decide: Callable[[S, Moment], Decision[T]],
         done: Callable[[T | ApiError], None],
     ) -> None:
-        """As `write`, for who often decides something that may wait until the turn's end."""
+        """As `write`, for callers whose frequent decisions may wait until the turn's end."""
         try:
             context = self._active(self._partition_for(key))
         except ApiError as error:

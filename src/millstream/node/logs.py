@@ -1,7 +1,7 @@
 """How the process writes its log: lines for people, or one JSON object per line.
 
-`main` calls `configure` once. A library user configures Python's logging as he likes and never
-comes here.
+`main` calls `configure` once. Users of the library configure Python's logging as they like and
+never come here.
 """
 
 from __future__ import annotations

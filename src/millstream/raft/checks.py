@@ -134,7 +134,7 @@ def told_endpoints(listeners: Iterable[NamedEndpoint]) -> Mapping[str, Endpoint]
 
 
 def absorb(replica: Replica, sent: InFlight, error_code: int, leader: LeaderFacts) -> bool:
-    """Take in who leads; whether the answer is for who we still are, and good.
+    """Take in who leads; whether the answer is for this replica as it still is, and good.
 
     An answer from the past is dropped. One that changes our role is done with that. One with an
     error that tells us nothing new makes us leave the node alone for a moment.

@@ -205,7 +205,7 @@ class ShareFetchService:
         params: ShareFetchParams,
         without: frozenset[Place] | set[Place] = frozenset(),
     ) -> list[ShareFetched]:
-        """Take what there is, within the limits of the request; nothing for who is gone."""
+        """Take what there is, within the request's limits; nothing for a member that is gone."""
         fetched: list[ShareFetched] = []
         if not self._shares.sessions.is_open(params.session):
             return fetched

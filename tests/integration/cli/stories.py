@@ -6,17 +6,16 @@ so that several can be told to one broker.
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, Producer
 
 from millstream.cli.faults import ExitCode
-from millstream.clock import SystemClock
 from millstream.protocol.messages import ShareGroupHeartbeatRequest
 from millstream.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatResponse
 from tests.integration.cli.hanging import leave_hanging
 from tests.integration.node.harness import Client
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,15 +28,6 @@ if TYPE_CHECKING:
 SECONDS_MAX = 60
 HOUR_MS = 3_600_000
 _LEAVE = -1
-
-
-def until(holds: Callable[[], bool]) -> None:
-    """Wait for what takes a moment; `holds` keeps clients going."""
-    clock = SystemClock()
-    deadline_ms = clock.monotonic_ms() + 1000 * SECONDS_MAX
-    while not holds():
-        assert clock.monotonic_ms() < deadline_ms, "it did not happen"
-        time.sleep(0.05)
 
 
 def refusal(outcome: Outcome) -> str:

@@ -32,6 +32,7 @@ from millstream.protocol.messages import (
     ListOffsetsResponse,
 )
 from millstream.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsTopic
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -154,10 +155,7 @@ def test_stopping_leaves_neither_thread_nor_socket(millstream_broker: EmbeddedBr
     del client
     gc.collect()
     # The broker's own ends of the connections close a moment later.
-    deadline_ms = SystemClock().monotonic_ms() + 10_000
-    while open_sockets() - before and SystemClock().monotonic_ms() < deadline_ms:
-        threading.Event().wait(0.01)
-    assert not open_sockets() - before
+    until(lambda: not open_sockets() - before)
 
 
 def test_what_is_under_way_when_the_client_stops_ends(millstream_broker: EmbeddedBroker) -> None:
@@ -238,10 +236,11 @@ def test_a_forked_child_is_told_to_make_its_own(client: IoThread) -> None:
 
 
 SCRIPT = """
-    import os, signal, sys, threading
+    import os, signal, sys
     from millstream.client.config import ClientConfig
     from millstream.client.futures import Waiter
     from millstream.client.io_thread import start_client
+    from tests.waiting import once_blocked
 
     client = start_client(ClientConfig(bootstrap_servers=(sys.argv[1],)), "client-in-a-script")
 """
@@ -255,6 +254,7 @@ def run_script(broker: EmbeddedBroker, script: str) -> subprocess.CompletedProce
         text=True,
         timeout=60,
         check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
 
 
@@ -270,11 +270,11 @@ def test_ctrl_c_reaches_a_program_that_waits(millstream_broker: EmbeddedBroker) 
     ended = run_script(
         millstream_broker,
         """
-        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
-        try:
-            Waiter("for good").result()
-        except KeyboardInterrupt:
-            print("interrupted")
+        with once_blocked(lambda: os.kill(os.getpid(), signal.SIGINT)):
+            try:
+                Waiter("for good").result()
+            except KeyboardInterrupt:
+                print("interrupted")
         """,
     )
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from millstream import (
+    Admin,
     AsyncConsumer,
     Consumer,
     OffsetAndMetadata,
@@ -20,6 +20,7 @@ from millstream import (
 from millstream.clock import SystemClock
 from millstream.errors import CommitFailed, FencedInstanceId
 from millstream.testing.embedded import EmbeddedBroker
+from tests.waiting import let_time_pass, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,10 +32,12 @@ PROTOCOLS = ("classic", "consumer")
 SETTINGS = {
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": "100",
-    "group.consumer.min.session.timeout.ms": "500",
-    "group.consumer.session.timeout.ms": "500",
-    "group.min.session.timeout.ms": "500",
+    "group.consumer.min.session.timeout.ms": "1500",
+    "group.consumer.session.timeout.ms": "1500",
+    "group.min.session.timeout.ms": "1500",
 }
+SESSION_SECONDS = 1.5
+LONGER_THAN_A_SESSION = 1.5 * SESSION_SECONDS
 PATIENCE_MS = 30_000
 CLOCK = SystemClock()
 
@@ -55,7 +58,7 @@ class Place:
             "group_id": f"group-{topic}",
             "group_protocol": protocol,
             "heartbeat_interval": 0.1,
-            "session_timeout": 0.5,
+            "session_timeout": SESSION_SECONDS,
             "auto_offset_reset": "earliest",
         }
 
@@ -159,7 +162,7 @@ def test_a_member_that_works_for_long_stays_in_its_group(place: Place) -> None:
         busy.subscribe(place.topic, listener=diary)
         join(busy, counts=(PARTITIONS,))
 
-        time.sleep(1.5)  # Three sessions long nobody polls: the heartbeats go on.
+        let_time_pass(LONGER_THAN_A_SESSION)  # Nobody polls: the heartbeats go on.
         busy.poll(0.2)
 
         assert diary.entries == [("assigned", PARTITIONS)]
@@ -173,7 +176,8 @@ def test_a_member_that_works_for_too_long_is_told_when_it_commits(place: Place) 
         slow.subscribe(place.topic, listener=diary)
         records = slow.poll(PATIENCE_MS / 1000)
         assert records
-        time.sleep(1.0)
+        with Admin(place.address) as admin:
+            until(lambda: not admin.describe_group(slow.group_metadata().group_id).members)
 
         with pytest.raises(CommitFailed, match="was not called in time"):
             slow.commit()
@@ -221,7 +225,7 @@ def test_an_event_loop_that_is_blocked_stays_in_its_group(place: Place) -> None:
             while len(consumer.assignment()) < PARTITIONS:
                 await consumer.poll(0.05)
             epoch = consumer.group_metadata().generation_id
-            time.sleep(1.5)  # noqa: ASYNC251  # The loop is blocked, which is the point.
+            let_time_pass(LONGER_THAN_A_SESSION)  # The loop is blocked, which is the point.
             await consumer.poll(0.2)
             assert consumer.group_metadata().generation_id == epoch
             return consumer.assignment()
@@ -243,7 +247,7 @@ def test_heartbeats_leave_while_the_interpreter_is_busy(place: Place) -> None:
         spinners = [threading.Thread(target=spin) for _ in range(2)]
         for each in spinners:
             each.start()
-        is_done.wait(1.5)
+        let_time_pass(LONGER_THAN_A_SESSION)
         is_done.set()
         for each in spinners:
             each.join()

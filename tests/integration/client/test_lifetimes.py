@@ -28,7 +28,6 @@ from millstream import (
 )
 from millstream.client.consumer.read_topic import read_topic
 from millstream.client.futures import Waiter
-from millstream.clock import SystemClock
 from millstream.errors import (
     BootstrapFailed,
     MillstreamError,
@@ -36,6 +35,7 @@ from millstream.errors import (
     UnknownTopicOrPartition,
 )
 from tests.integration.client.client_kinds import KINDS
+from tests.waiting import once_blocked, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -72,15 +72,6 @@ def _is_of_sockets(descriptor: Path) -> bool:
     return False
 
 
-def eventually(look: Callable[[], object]) -> None:
-    """The broker closes its ends of connections a moment later."""
-    clock = SystemClock()
-    end_ms = clock.monotonic_ms() + 10_000
-    while not look():
-        assert clock.monotonic_ms() < end_ms, "it did not come to that"
-        threading.Event().wait(0.01)
-
-
 def test_closing_leaves_neither_thread_nor_socket(
     kind: Kind, millstream_broker: EmbeddedBroker, millstream_topic: TopicFactory
 ) -> None:
@@ -100,9 +91,9 @@ def test_closing_leaves_neither_thread_nor_socket(
         live()
     gc.collect()
 
-    eventually(lambda: not client_threads() - threads)
+    until(lambda: not client_threads() - threads)
     # What a client leaves is there as often as one has lived; broker and tests open something too.
-    eventually(lambda: open_sockets() < sockets + LIVES)
+    until(lambda: open_sockets() < sockets + LIVES)
 
 
 @pytest.mark.filterwarnings("ignore:.*was not closed:ResourceWarning")
@@ -117,7 +108,7 @@ def test_a_client_that_is_forgotten_ends_its_threads(
     del client
     gc.collect()
 
-    eventually(lambda: not client_threads() - threads)
+    until(lambda: not client_threads() - threads)
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
@@ -253,16 +244,16 @@ def interrupted(run: Callable[[], object]) -> None:
     threads = client_threads()
     # Whatever this process has done with the signal before: here it is as a user's program has it.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
-    timer.start()
     try:
-        with pytest.raises(KeyboardInterrupt):
+        with (
+            once_blocked(lambda: os.kill(os.getpid(), signal.SIGINT)),
+            pytest.raises(KeyboardInterrupt),
+        ):
             run()
     finally:
-        timer.join()
         signal.signal(signal.SIGINT, before)
     gc.collect()
-    eventually(lambda: not client_threads() - threads)
+    until(lambda: not client_threads() - threads)
 
 
 @pytest.mark.timeout(25)
@@ -317,14 +308,14 @@ def test_sends_that_were_given_up_leave_nothing_in_a_producer(
         for _ in range(50):
             with pytest.raises((UnknownTopicOrPartition, OperationTimeout)):
                 producer.send(topic, "v", partition=7)
-        eventually(lambda: waiters_for(topic) < 10)
+        until(lambda: waiters_for(topic) < 10)
 
     async def give_up() -> None:
         async with AsyncProducer(millstream_broker.bootstrap_servers, **settings) as producer:
             for _ in range(50):
                 with pytest.raises((UnknownTopicOrPartition, OperationTimeout)):
                     await producer.send(topic, "v", partition=7)
-            eventually(lambda: waiters_for(topic) < 10)
+            until(lambda: waiters_for(topic) < 10)
 
     asyncio.run(give_up())
 
@@ -335,4 +326,4 @@ def test_sends_that_were_given_up_leave_nothing_while_no_broker_answers() -> Non
             with pytest.raises((BootstrapFailed, OperationTimeout)):
                 producer.send("far-away", "v")
 
-        eventually(lambda: waiters_for("far-away") < 10)
+        until(lambda: waiters_for("far-away") < 10)

@@ -24,7 +24,7 @@ ROUNDS = 12
 SETTINGS = {
     "group.consumer.min.heartbeat.interval.ms": "50",
     "group.consumer.heartbeat.interval.ms": "50",
-    # A goodbye that was lost counts after this long.
+    # A leave request that was lost counts after this long.
     "group.consumer.min.session.timeout.ms": "6000",
     "group.consumer.session.timeout.ms": "6000",
 }

@@ -104,7 +104,7 @@ def test_a_dry_run_sends_nothing(broker: EmbeddedBroker, name: str) -> None:
 
     assert report.sent.total() == 10
     assert (report.passed, report.total, seen[-1]) == (10, 10, 10)
-    with Producer(broker.bootstrap_servers, max_block=0.5) as producer:
+    with Producer(broker.bootstrap_servers, max_block=20) as producer:
         assert len(producer.partitions_for(name)) == 1
     replay(broker.bootstrap_servers, ReplayPlan(source=name, to=f"{name}.again", limit=1))
     assert len(values(broker, f"{name}.again", 1)) == 1, "nothing but the one of the second run"

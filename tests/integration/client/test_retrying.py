@@ -6,7 +6,6 @@ import asyncio
 import logging
 import queue
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +25,7 @@ from millstream.errors import (
     UnknownTopicOrPartition,
 )
 from millstream.testing import EmbeddedBroker
+from tests.waiting import let_time_pass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -243,9 +243,9 @@ def test_records_of_one_poll_may_outlast_the_poll_interval(
 
     def work_slowly(attempt: Attempt) -> None:
         handler(attempt)
-        time.sleep(0.2)
+        let_time_pass(0.45)
 
-    settings = {"consumer": {"max_poll_interval": 1.6}, "retry_delays": ()}
+    settings = {"consumer": {"max_poll_interval": 4.0}, "retry_delays": ()}
     counts = run(broker, topic, work_slowly, style, **settings)
 
     assert handler.done == ALL
@@ -257,7 +257,7 @@ def test_a_handler_that_outlasts_the_poll_interval_alone_is_told_what_to_do(
     broker: EmbeddedBroker, topic: str, style: str
 ) -> None:
     def work_for_too_long(attempt: Attempt) -> None:
-        time.sleep(0.5)
+        let_time_pass(0.5)
 
     settings = {"consumer": {"max_poll_interval": 0.2}, "max_poll_records": 1}
     with pytest.raises(PollIntervalExceeded, match=rf"{topic}-0 at offset 0, .* Raise the int"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -27,6 +26,7 @@ from millstream.errors import (
 )
 from millstream.testing.embedded import EmbeddedBroker
 from tests.integration.client.share_places import Place
+from tests.waiting import once_blocked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -230,11 +230,8 @@ def test_a_record_that_cannot_be_read_goes_back_and_is_raised_in_its_turn(place:
 
 def test_a_wait_ends_with_wakeup_from_another_thread(place: Place) -> None:
     with place.consumer() as consumer:
-        timer = threading.Timer(0.05, consumer.wakeup)
-        timer.start()
-        with pytest.raises(Wakeup):
+        with once_blocked(consumer.wakeup), pytest.raises(Wakeup):
             consumer.poll(None)
-        timer.join()
         place.produce("a")
         take(consumer, 1)
 

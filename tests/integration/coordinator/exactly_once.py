@@ -18,11 +18,11 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from millstream.clock import SystemClock
 from tests.integration.node.harness import NodeProcess, free_port
+from tests.waiting import let_time_pass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -167,7 +167,7 @@ class Drama:
             for name, worker in list(self._workers.items()):
                 if worker.poll() is not None:
                     self._start_worker(name)  # It was fenced: its successor took over.
-            Event().wait(min(left_ms, 100) / 1000)
+            let_time_pass(min(left_ms, 100) / 1000)
 
     def _kill_broker(self) -> None:
         self._broker.close()

@@ -31,7 +31,7 @@ every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
 
 class Members:
-    """The members of one group; they are polled in turns, as one thread can."""
+    """The members of one group; they are polled one after the other, as one thread can."""
 
     def __init__(self, broker: str, group: str, topic: str, **settings: Any) -> None:
         self._settings = {

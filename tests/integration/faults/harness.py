@@ -8,16 +8,14 @@ import socket
 import struct
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from millstream.clock import SystemClock
 from tests.integration.node.harness import Client, NodeProcess, running
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-WAIT_MAX_MS = 30_000
 
 _clock = SystemClock()
 
@@ -112,11 +110,3 @@ def vanish(connection: socket.socket) -> None:
     """Leave with a reset, as a killed process with unread data does."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     connection.close()
-
-
-def until(holds: Callable[[], object]) -> None:
-    """Wait until something is so."""
-    deadline_ms = _clock.monotonic_ms() + WAIT_MAX_MS
-    while not holds():
-        assert _clock.monotonic_ms() < deadline_ms, "waited in vain"
-        Event().wait(0.01)

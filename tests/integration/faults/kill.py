@@ -27,6 +27,7 @@ from typing import Any
 from millstream.clock import SystemClock
 from tests.integration.faults.load import Place, Writer, confluent_kafka, read_all
 from tests.integration.node.harness import NodeProcess, free_port
+from tests.waiting import let_time_pass, until
 
 admin_api: Any = importlib.import_module("confluent_kafka.admin")
 
@@ -43,7 +44,7 @@ CLEAN_SHARE = 0.15
 """How often a SIGTERM takes the place of the kill."""
 STILLBORN_SHARE = 0.2
 """How often the next broker is killed before it is ready."""
-PROGRESS_MAX_MS = 60_000
+PROGRESS_SECONDS_MAX = 60
 _SEGMENT_BYTES = 1 << 20
 
 
@@ -173,13 +174,13 @@ class Rounds:
 
     def _one_round(self, number: int, administrator: Administrator, say: Any) -> None:
         self._wait_for_promises()
-        threading.Event().wait(self._random.uniform(0.0, 1.0))
+        let_time_pass(self._random.uniform(0.0, 1.0))
         is_clean = self._random.random() < CLEAN_SHARE
         self._end(signal.SIGTERM if is_clean else signal.SIGKILL)
         if self._random.random() < STILLBORN_SHARE:
             # A start, too, may be the last thing that a process does.
             self._launch()
-            threading.Event().wait(self._random.uniform(0.15, 0.5))
+            let_time_pass(self._random.uniform(0.15, 0.5))
             self._end(signal.SIGKILL)
         self._start()
         if number % VERIFY_EVERY == 0:
@@ -198,10 +199,15 @@ class Rounds:
     def _wait_for_promises(self) -> None:
         """Until every producer has found the broker again; they take their time."""
         before = {writer: writer.ledger.count for writer in self._writers}
-        deadline_ms = self._clock.monotonic_ms() + PROGRESS_MAX_MS
-        while stuck := [each.name for each, count in before.items() if each.ledger.count == count]:
-            assert self._clock.monotonic_ms() < deadline_ms, f"no progress: {', '.join(stuck)}"
-            threading.Event().wait(0.02)
+
+        def stuck() -> list[str]:
+            return [each.name for each, count in before.items() if each.ledger.count == count]
+
+        until(
+            lambda: not stuck(),
+            lambda: f"no progress: {', '.join(stuck())}",
+            limit_seconds=PROGRESS_SECONDS_MAX,
+        )
 
     def _finish(self, administrator: Administrator) -> None:
         administrator.finish()

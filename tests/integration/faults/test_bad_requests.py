@@ -21,7 +21,8 @@ from millstream.protocol.messages import (
 from millstream.records.builder import RecordBatchBuilder
 from millstream.records.kernel import crc32c
 from millstream.types import Uuid
-from tests.integration.faults.harness import is_closed, until
+from tests.integration.faults.harness import is_closed
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from tests.integration.faults.harness import Broker

@@ -5,7 +5,6 @@ from __future__ import annotations
 import resource
 import socket
 import struct
-import threading
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -15,14 +14,8 @@ from millstream.clock import SystemClock
 from millstream.protocol.frame import encode_request
 from millstream.protocol.messages import FetchRequest, ProduceRequest, fetch, produce
 from millstream.records.builder import RecordBatchBuilder
-from tests.integration.faults.harness import (
-    Broker,
-    broker_on,
-    is_closed,
-    require_calm,
-    until,
-    vanish,
-)
+from tests.integration.faults.harness import Broker, broker_on, is_closed, require_calm, vanish
+from tests.waiting import let_time_pass, until
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -185,7 +178,7 @@ def test_thousands_of_idle_connections_cost_little_and_new_clients_are_served(
             per_connection = (broker.memory_bytes - memory) / IDLE_CONNECTIONS
             accepting_us = (broker.cpu_ms - cpu_ms) * 1000 / IDLE_CONNECTIONS
             cpu_ms = broker.cpu_ms
-            threading.Event().wait(3)
+            let_time_pass(3)
             idle_ms = broker.cpu_ms - cpu_ms
             broker.still_serves()
             connections.close()

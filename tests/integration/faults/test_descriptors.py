@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.faults.harness import Broker, broker_on, require_calm, until
+from tests.integration.faults.harness import Broker, broker_on, require_calm
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path

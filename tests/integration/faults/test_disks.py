@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.integration.faults.harness import broker_on, lines_of, until
+from tests.integration.faults.harness import broker_on, lines_of
 from tests.integration.node.harness import Client, running
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

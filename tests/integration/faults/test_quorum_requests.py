@@ -27,8 +27,8 @@ from millstream.protocol.messages import (
     vote,
 )
 from millstream.types import Uuid
-from tests.integration.faults.harness import until
 from tests.integration.node.harness import Client
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

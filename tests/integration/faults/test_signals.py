@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import socket
-import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +13,7 @@ pytest.importorskip("confluent_kafka", reason="a client used only in tests")
 from tests.integration.faults.harness import broker_on, is_closed, lines_of, require_calm
 from tests.integration.faults.load import Writer, confluent_kafka, read_all
 from tests.integration.node.harness import NodeProcess, free_port, running
+from tests.waiting import let_time_pass, until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,8 +30,7 @@ def test_a_stop_under_load_is_clean_and_the_next_start_recovers_nothing(tmp_path
             assert client.create_topic("orders", 3, millstream_durability="disk") == 0
         writer = Writer("steady", address, PLACES, 1, **{"enable.idempotence": True})
         writer.start()
-        while writer.ledger.count < 500:
-            threading.Event().wait(0.01)
+        until(lambda: writer.ledger.count >= 500)
         lines = broker.stop()
     require_calm(lines)
     assert lines[-1]["message"] == "stopped"
@@ -89,9 +88,8 @@ def test_the_second_signal_ends_a_stop_that_waits(tmp_path: Path) -> None:
                 client.produce("orders", b"x" * 900_000)
         stuck = _reader_that_stopped(broker.host, broker.port)
         broker.node.signal(signal.SIGTERM)
-        while not broker.said("once more to stop at once"):
-            threading.Event().wait(0.01)
-        threading.Event().wait(0.5)
+        until(lambda: broker.said("once more to stop at once"))
+        let_time_pass(0.5)
         assert broker.node.is_running(), "it waits for somebody who reads nothing"
         code, log = broker.node.finish(signal.SIGTERM)
         stuck.close()
@@ -118,7 +116,7 @@ def test_a_signal_during_the_start_ends_it_and_the_directory_is_good(
     tmp_path: Path, delay_s: float
 ) -> None:
     node = NodeProcess(tmp_path)
-    threading.Event().wait(delay_s)
+    let_time_pass(delay_s)
     code, log = node.finish(signal.SIGTERM)
     node.close()
     assert code in (0, -signal.SIGTERM, 130), (code, log)

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 from millstream.clock import SystemClock
 from millstream.network.server import Outcome, Request, Response, SocketServer, SocketServerConfig
 from millstream.protocol.api import ApiKey
+from tests.waiting import until_async
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from millstream.network.server import RequestHandler
@@ -37,15 +38,6 @@ def answer(request: Request, body: bytes = b"") -> bytes:
 def echo(request: Request) -> Response | Outcome:
     """Answer with the request's body."""
     return answer(request, bytes(request.buffer[request.body : request.end]))
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Let the loop run until something holds; give up after half a minute."""
-    for _ in range(30_000):
-        if condition():
-            return
-        await asyncio.sleep(0.001)
-    raise AssertionError("waited for half a minute in vain")
 
 
 class Region:
@@ -147,7 +139,7 @@ class Served:
 
     async def until(self, connections: int) -> None:
         """Wait until the server has exactly so many connections."""
-        await until(lambda: len(self.server.processor.channels) == connections)
+        await until_async(lambda: len(self.server.processor.channels) == connections)
 
     def close_clients(self) -> None:
         """Close all of them."""

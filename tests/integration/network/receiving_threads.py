@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from contextlib import suppress
 from pathlib import Path
 
-import pytest
+from tests.waiting import until
 
 THREAD = "frame receiver"
 
@@ -23,9 +22,4 @@ def receiving_threads() -> set[str]:
 
 def until_ended(others: set[str]) -> None:
     """The system shows a thread for a moment after it was joined."""
-    pause = threading.Event()
-    for _ in range(1000):
-        if receiving_threads() <= others:
-            return
-        pause.wait(0.01)
-    pytest.fail("the thread goes on")
+    until(lambda: receiving_threads() <= others, lambda: "the thread goes on")

@@ -1,4 +1,4 @@
-"""Both selectors of clients on real sockets: what one does, its twin does."""
+"""Both selectors of clients on real sockets: what the compiled one does, the plain one does."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from millstream.network.client.selector import (
     SocketSelector,
 )
 from millstream.network.client.selector_factory import open_client_selector
+from tests.waiting import once_blocked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -231,12 +232,12 @@ def test_nothing_follows_a_close(selector: ClientSelector, server: socket.socket
 
 
 def test_waking_ends_the_wait(selector: ClientSelector) -> None:
-    timer = threading.Timer(0.05, selector.wake)
-    timer.start()
+    def poll() -> list[SelectorEvent]:
+        return selector.poll(None)
 
-    assert selector.poll(None) == []
+    with once_blocked(selector.wake, poll):
+        assert poll() == []
 
-    timer.join()
     selector.wake()
     selector.wake()
     assert selector.poll(WAIT_MS) == []

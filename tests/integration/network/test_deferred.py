@@ -21,7 +21,8 @@ from millstream.network.server import (
     SocketServerConfig,
 )
 from millstream.network.server.connection_state import FullPath
-from tests.integration.network.harness import SERVED, Client, Served, answer, frame, until
+from tests.integration.network.harness import SERVED, Client, Served, answer, frame
+from tests.waiting import until_async
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -128,7 +129,7 @@ def test_later_answers_wait_for_a_deferred_one(run: Run, handler: Any) -> None:
             await client.send(b"".join(frame(i, body) for i, body in enumerate(sent)))
             assert await bodies(client, 1) == [b"one"]
             # The fast path goes on behind what it has deferred, until it declines.
-            await until(lambda: channel_of(served).state.requests == len(sent))
+            await until_async(lambda: channel_of(served).state.requests == len(sent))
             assert handler.prepared == [b"one", b"three", b"four", b"six"]
             assert channel_of(served).state.bytes_out == 8 + len(b"one")
 
@@ -167,9 +168,9 @@ def test_nothing_takes_the_fast_path_behind_a_request_of_the_full_one(
         async with serving(handler) as (full, served):
             client = await served.client()
             await client.send(frame(1, b"decline and wait"))
-            await until(lambda: bool(full.waiting))
+            await until_async(lambda: bool(full.waiting))
             await client.send(frame(2, b"defer two") + frame(3, b"three"))
-            await until(lambda: channel_of(served).state.requests == 3)
+            await until_async(lambda: channel_of(served).state.requests == 3)
             assert handler.prepared == []
             full.waiting[0].complete(full.answer(full.waiting[0]))
             assert await bodies(client, 3) == [b"DECLINE AND WAIT", b"DEFER TWO", b"THREE"]
@@ -182,7 +183,7 @@ def test_an_answer_for_a_connection_that_is_gone_is_dropped(run: Run, handler: A
         async with serving(handler) as (_, served):
             client = await served.client()
             await client.send(frame(1, b"defer one") + frame(2, b"two"))
-            await until(lambda: b"defer one" in handler.later)
+            await until_async(lambda: b"defer one" in handler.later)
             client.vanish()
             await served.until(0)
             handler.complete(b"defer one")
@@ -199,10 +200,10 @@ def test_a_connection_with_many_deferred_answers_is_not_read(run: Run, handler: 
             client = await served.client()
             sent = [b"defer %d" % number for number in range(10)]
             await client.send(b"".join(frame(i, body) for i, body in enumerate(sent)))
-            await until(lambda: len(served.server.processor.channels) == 1)
+            await until_async(lambda: len(served.server.processor.channels) == 1)
             for first in (0, 4, 8):
                 group = sent[first : first + 4]
-                await until(lambda group=group: sorted(handler.later) == group)  # type: ignore[misc]
+                await until_async(lambda group=group: sorted(handler.later) == group)  # type: ignore[misc]
                 assert channel_of(served).is_muted == (len(group) == 4)
                 for body in group:
                     handler.complete(body)
@@ -277,7 +278,7 @@ def test_bytes_that_a_transport_has_taken_are_not_forgotten(
             # One read takes all of it. The mute in the middle leaves some of it in the transport.
             sent = [b"defer %d" % number for number in range(3)] + [b"%d" % n for n in range(20)]
             await client.send(b"".join(frame(i, body) for i, body in enumerate(sent)))
-            await until(lambda: bool(channel.is_muted))
+            await until_async(lambda: bool(channel.is_muted))
             for body in sent[:3]:
                 handler.complete(body)
             assert await bodies(client, len(sent)) == sent

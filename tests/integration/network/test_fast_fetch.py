@@ -19,9 +19,10 @@ from millstream.protocol.frame import decode_response, encode_request
 from millstream.protocol.messages.fetch import FetchResponse
 from millstream.protocol.messages.metadata import MetadataRequest
 from millstream.storage.disk import DiskFileSystem
-from tests.integration.network.harness import Client, Served, until
+from tests.integration.network.harness import Client, Served
 from tests.unit.server.harness import Broker
 from tests.unit.storage.batches import batch_bytes
+from tests.waiting import until_async
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -189,7 +190,7 @@ def test_a_fetch_behind_one_that_waits_is_answered_after_it(run: Run, tmp_path: 
             await waiting.client.send(
                 waiting.frame(3, 1, max_wait_ms=60_000) + reading.frame(0, 2) + reading.frame(1, 3)
             )
-            await until(lambda: served.server.processor.requests_received >= 4)
+            await until_async(lambda: served.server.processor.requests_received >= 4)
             broker.produce(batch_bytes(value_bytes=50))
             broker.settle()
             assert (await waiting.answer())[0] == 1
@@ -209,7 +210,7 @@ def test_a_client_that_stops_reading_is_muted_and_gets_every_answer_in_the_end(
             frames = [consumer.frame(i % 2, i, partition_max_bytes=1) for i in range(count)]
             sending = asyncio.create_task(consumer.client.send(b"".join(frames)))
             channel: Any = next(iter(served.server.processor.channels.values()))
-            await until(lambda: channel.is_muted)
+            await until_async(lambda: channel.is_muted)
             # What leaves together, and one answer more than the mark, at most.
             assert channel.state.unsent_bytes <= HIGH_WATER_BYTES + GATHER_BYTES_MAX + size + 500
             expected = [stored(broker, offset, 1) for offset in range(2)]
@@ -252,7 +253,7 @@ def test_a_drain_sends_the_rest_of_an_answer(run: Run, tmp_path: Path) -> None:
             consumer = await new_consumer(broker, served, receive_buffer=4096)
             await consumer.client.send(consumer.frame(0, 1))
             channel: Any = next(iter(served.server.processor.channels.values()))
-            await until(lambda: channel.state.unsent_bytes > 0)
+            await until_async(lambda: channel.state.unsent_bytes > 0)
             channel.drain()
             assert await consumer.answer() == (1, stored(broker, 0))
             assert await consumer.client.is_closed_by_server()

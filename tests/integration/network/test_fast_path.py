@@ -17,9 +17,10 @@ from millstream.network.server import SocketServer, SocketServerConfig, acceptor
 from millstream.protocol.frame import encode_request
 from millstream.protocol.messages.metadata import MetadataRequest
 from millstream.storage.disk import DiskFileSystem
-from tests.integration.network.harness import Served, until
+from tests.integration.network.harness import Served
 from tests.unit.server.harness import Broker
 from tests.unit.storage.batches import batch_bytes
+from tests.waiting import until_async
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -172,7 +173,9 @@ def test_frames_in_buffers_of_their_own_are_completed_together_and_harm_nobody(
                 ]
                 for client, frame in zip(clients, frames, strict=True):
                     client.socket.send(frame[:begun])
-                await until(lambda: all(each.state.own is not None for each in channels.values()))
+                await until_async(
+                    lambda: all(each.state.own is not None for each in channels.values())
+                )
                 # Nothing is awaited in between: the rest of all of them is read in one turn.
                 for client, frame in zip(clients, frames, strict=True):
                     client.socket.send(frame[begun:] + metadata_frame(100))
@@ -183,7 +186,7 @@ def test_frames_in_buffers_of_their_own_are_completed_together_and_harm_nobody(
             frames = [produce_frame(broker, 7, n % PARTITIONS, 100_000) for n in range(count)]
             for client, frame in zip(clients, frames, strict=True):
                 client.socket.send(frame[:begun])
-            await until(lambda: all(each.state.own is not None for each in channels.values()))
+            await until_async(lambda: all(each.state.own is not None for each in channels.values()))
             for client, frame in zip(clients, frames, strict=True):
                 client.socket.send(frame[begun:])
             clients[0].socket.send(b"GET / HTTP/1.1\r\n\r\n")
@@ -210,7 +213,7 @@ def test_a_peer_that_reads_nothing_gets_every_answer_in_the_end(run: Run, tmp_pa
                 stream += frame
             sending = asyncio.create_task(client.send(bytes(stream)))
             channels = served.server.processor.channels
-            await until(lambda: any(each.is_muted for each in channels.values()))
+            await until_async(lambda: any(each.is_muted for each in channels.values()))
             assert await client.ids(count) == list(range(count))
             await sending
             assert end_offsets(broker) == [WARM + count, WARM]

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from millstream.network.server import PENDING, Outcome, Request, Response
-from tests.integration.network.harness import Client, Served, answer, echo, frame, serving, until
+from tests.integration.network.harness import Client, Served, answer, echo, frame, serving
+from tests.waiting import until_async
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -128,7 +129,7 @@ def test_a_client_that_leaves_while_its_request_is_pending_is_forgotten(run: Run
         async with serving(handle) as served:
             client = await served.client()
             await client.send(frame(1))
-            await until(lambda: bool(parked))
+            await until_async(lambda: bool(parked))
             client.vanish()
             await served.until(connections=0)
             parked[0].complete(answer(parked[0]))
@@ -150,7 +151,7 @@ def test_a_slow_reader_is_not_read_from_but_loses_nothing(run: Run) -> None:
             client = await served.client(receive_buffer=8192)
             requests = 400
             await client.send(b"".join(frame(number) for number in range(requests)))
-            await until(lambda: served.server.processor.mutes > 0)
+            await until_async(lambda: served.server.processor.mutes > 0)
             await still_answers_others(served)
             assert handled < requests
             assert await client.ids(requests) == list(range(requests))
@@ -187,7 +188,6 @@ def test_idle_connections_are_closed_and_busy_ones_are_not(run: Run) -> None:
                 number += 1
                 await busy.send(frame(number))
                 assert await busy.ids(1) == [number]
-                await asyncio.sleep(0.01)
             assert await closed
             assert served.server.processor.connections_expired == 1
 

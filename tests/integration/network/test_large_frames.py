@@ -19,7 +19,6 @@ from millstream.errors import CorruptMessage
 from millstream.protocol.api import ApiKey
 from millstream.protocol.frame import decode_response
 from millstream.protocol.messages.produce import ProduceResponse
-from tests.integration.network.harness import Client, Served, until
 from tests.integration.network.receiving_threads import receiving_threads, until_ended
 from tests.integration.network.test_fast_path import (
     WARM,
@@ -28,11 +27,13 @@ from tests.integration.network.test_fast_path import (
     produce_frame,
     serving,
 )
+from tests.waiting import until_async
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.integration.network.conftest import Run
+    from tests.integration.network.harness import Client, Served
     from tests.unit.server.harness import Broker
 
 LARGE = 400_000
@@ -94,10 +95,10 @@ async def hand_off(
     received = served.server.processor.bytes_in
     for client, frame in zip(clients, frames, strict=True):
         await client.send(frame[:FIRST])
-    await until(lambda: served.server.processor.bytes_in == received + (count + 1) * FIRST)
+    await until_async(lambda: served.server.processor.bytes_in == received + (count + 1) * FIRST)
     before = handed_off(served)
     push(clients, [frame[FIRST : FIRST + PIECE] for frame in frames])
-    await until(lambda: handed_off(served) == before + count)
+    await until_async(lambda: handed_off(served) == before + count)
     clients[0].vanish()
     await served.until(connections + count)
     return clients[1:], [frame[FIRST + PIECE :] for frame in frames[1:]]
@@ -173,9 +174,9 @@ def test_the_loop_keeps_one_connection_for_itself(run: Run, tmp_path: Path) -> N
             frames = [produce_frame(broker, i, i % 2, LARGE) for i in range(3)]
             for client, frame in zip(clients, frames, strict=True):
                 await client.send(frame[:FIRST])
-            await until(lambda: served.server.processor.bytes_in == 3 * FIRST)
+            await until_async(lambda: served.server.processor.bytes_in == 3 * FIRST)
             push(clients, [frame[FIRST : FIRST + PIECE] for frame in frames])
-            await until(lambda: handed_off(served) >= 2)
+            await until_async(lambda: handed_off(served) >= 2)
             assert handed_off(served) == 2
             for client, frame in zip(clients, frames, strict=True):
                 await client.send(frame[FIRST + PIECE :])
@@ -190,9 +191,9 @@ def test_a_slow_sender_is_the_loops_again(run: Run, tmp_path: Path) -> None:
             (slow, _), (rest, _) = await hand_off(broker, served)
             processor = served.server.processor
             # Both are given back without a frame after a while, and noted then.
-            await until(lambda: processor.bytes_in == 3 * (FIRST + PIECE))
+            await until_async(lambda: processor.bytes_in == 3 * (FIRST + PIECE))
             push([slow], [rest[:PIECE]])
-            await until(lambda: processor.bytes_in == 3 * (FIRST + PIECE) + PIECE)
+            await until_async(lambda: processor.bytes_in == 3 * (FIRST + PIECE) + PIECE)
             await slow.send(rest[PIECE:])
             assert await slow.ids(1) == [70]
             assert handed_off(served) == 2

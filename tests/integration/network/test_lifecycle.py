@@ -23,7 +23,8 @@ from millstream.network.server import (
 )
 from millstream.network.server.channel import KafkaChannel
 from millstream.network.server.listener_limits import ListenerLimits
-from tests.integration.network.harness import SERVED, Client, answer, echo, frame, serving, until
+from tests.integration.network.harness import SERVED, Client, answer, echo, frame, serving
+from tests.waiting import until_async
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -44,7 +45,7 @@ def test_draining_finishes_what_is_in_flight(run: Run) -> None:
         async with serving(handle) as served:
             client, idle = await served.client(), await served.client()
             await client.send(frame(1) + frame(2))
-            await until(lambda: len(parked) >= 2)
+            await until_async(lambda: len(parked) >= 2)
             draining = asyncio.ensure_future(served.server.drain(30_000))
             assert await idle.is_closed_by_server()
             with pytest.raises(ConnectionRefusedError):
@@ -65,7 +66,7 @@ def test_a_drain_that_takes_too_long_says_so(run: Run) -> None:
         async with serving(lambda _: PENDING) as served:
             client = await served.client()
             await client.send(frame(1))
-            await until(lambda: bool(served.server.processor.requests_received))
+            await until_async(lambda: bool(served.server.processor.requests_received))
             assert not await served.server.drain(20)
             await served.server.stop()
             assert await client.is_closed_by_server()
@@ -154,6 +155,12 @@ def test_a_listener_above_its_limit_waits_and_keeps_nobody_else_waiting(
     run(scenario())
 
 
+async def next_millisecond(clock: SystemClock) -> None:
+    """Return when the clock of "least recently used" shows another time."""
+    before_ms = clock.monotonic_ms()
+    await until_async(lambda: clock.monotonic_ms() > before_ms)
+
+
 def test_the_listener_between_brokers_takes_a_connection_from_another(run: Run) -> None:
     async def scenario() -> None:
         config = SocketServerConfig(
@@ -162,13 +169,14 @@ def test_the_listener_between_brokers_takes_a_connection_from_another(run: Run) 
             inter_broker_listener_name="BROKERS",
             max_connections=2,
         )
-        server = SocketServer(config, SystemClock())
+        clock = SystemClock()
+        server = SocketServer(config, clock)
         clients_port, brokers_port = (endpoint.port for endpoint in server.bind())
         server.serve("CLIENTS", echo, SERVED)
         server.serve("BROKERS", echo, SERVED)
         old, new = [await Client.connect(clients_port) for _ in range(2)]
         for client in (old, new):
-            await asyncio.sleep(0.002)  # The clock of "least recently used" has milliseconds.
+            await next_millisecond(clock)
             await client.send(frame(1))
             assert await client.ids(1) == [1]
         broker = await Client.connect(brokers_port)
@@ -230,7 +238,7 @@ def test_several_listeners_have_their_own_handlers(run: Run) -> None:
         assert [endpoint.port for endpoint in server.advertised()] == ports[:1]
         early.close()
         controller.close()
-        await until(lambda: len(closed) >= 2)
+        await until_async(lambda: len(closed) >= 2)
         await server.stop()
 
     run(scenario())

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from millstream.network.server import PENDING, Outcome, Request, Response
-from tests.integration.network.harness import Region, Served, answer, echo, frame, serving, until
+from tests.integration.network.harness import Region, Served, answer, echo, frame, serving
+from tests.waiting import until_async
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -137,7 +138,7 @@ def test_answers_completed_out_of_order_leave_in_order(run: Run) -> None:
         async with serving(handle, in_flight_requests_max=100) as served:
             client = await served.client()
             await client.send(b"".join(frame(number) for number in range(60)))
-            await until(lambda: len(parked) >= 40)
+            await until_async(lambda: len(parked) >= 40)
             random.Random(1).shuffle(parked)
             for request in parked:
                 request.complete(answer(request))
@@ -159,7 +160,7 @@ def test_the_in_flight_limit_slows_a_client_down_without_losing_requests(run: Ru
 
     async def answer_one_by_one(count: int) -> None:
         for _ in range(count):
-            await until(lambda: bool(parked))
+            await until_async(lambda: bool(parked))
             request = parked.pop(0)
             request.complete(answer(request))
 
@@ -283,7 +284,7 @@ def test_plain_bytes_on_an_encrypted_listener_are_refused(
             await client.send(frame(1))
             while await client.receive(1000):
                 pass
-            await until(lambda: served.server.quotas.total == 0)
+            await until_async(lambda: served.server.quotas.total == 0)
 
     run(scenario())
     assert "TLS handshake failed" in caplog.text

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import signal
-from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from millstream.protocol.messages import ApiVersionsRequest, api_versions
 from tests.integration.node.harness import Client, running
+from tests.waiting import until
 
 confluent_kafka: Any = pytest.importorskip("confluent_kafka", reason="a client used only in tests")
 
@@ -62,16 +62,18 @@ def _producer(address: str, client_id: str) -> Any:
 
 
 def _pushed_values(node: Any, *producers: Any) -> list[dict[str, Any]]:
-    for _ in range(600):
+    pushed: list[dict[str, Any]] = []
+
+    def has_pushed() -> bool:
         for producer in producers:
             producer.produce("orders", b"x")
             producer.poll(0.02)
         lines = [json.loads(line) for line in node.log().splitlines()]
-        pushed = [line for line in lines if "metrics" in line]
-        if len(pushed) >= 2 and any(each["metrics"] for each in pushed):
-            return pushed
-        Event().wait(0.02)
-    raise AssertionError("nothing was pushed")
+        pushed[:] = [line for line in lines if "metrics" in line]
+        return len(pushed) >= 2 and any(each["metrics"] for each in pushed)
+
+    until(has_pushed)
+    return pushed
 
 
 def test_by_default_clients_are_not_told_of_metrics(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -24,7 +23,8 @@ from millstream.protocol.messages.unregister_broker import (
 from millstream.storage.cleaner.cleaner import LogCleaner
 from millstream.storage.cleaner.cleaning_control import NoCleaning
 from millstream.types import TopicPartition
-from tests.integration.node.world import World, create_topic, run, topics_of, until
+from tests.integration.node.world import World, create_topic, run, topics_of
+from tests.waiting import until_async
 
 if TYPE_CHECKING:
     from millstream.node.node import Node
@@ -71,14 +71,13 @@ def test_a_broker_that_slept_is_fenced_and_comes_back() -> None:
             # As a suspended machine does: much time at once.
             world.clock.advance(60_000)
             for _ in range(100):
-                node.timers.fire_due()
-                await asyncio.sleep(0.002)
+                await world.do_what_is_due(node)
                 seen.append(metadata.is_alive(1))
                 world.clock.advance(50)
 
             assert seen[-1]
             assert node.broker.state is BrokerState.RUNNING
-            await until(lambda: metadata.leader_of("orders", 0) == 1)
+            await until_async(lambda: metadata.leader_of("orders", 0) == 1)
 
     run(scenario())
 
@@ -96,7 +95,7 @@ def test_a_stop_hands_over_and_the_next_start_need_not_recover() -> None:
             assert node.broker is not None
             assert node.broker.logs.previous_broker_epoch == first_epoch
             assert all(each.was_clean for each in node.broker.logs.directories)
-            await until(lambda: node.broker is not None and _leads(node, "orders"))
+            await until_async(lambda: node.broker is not None and _leads(node, "orders"))
 
     run(scenario())
 
@@ -132,7 +131,7 @@ def test_many_changes_make_a_snapshot_from_which_the_next_start_begins() -> None
             log = node.shared.log
             for number in range(20):
                 assert await create_topic(node, f"topic-{number}") == 0
-            await until(lambda: len(list(log.snapshots())) > 2)
+            await until_async(lambda: len(list(log.snapshots())) > 2)
             topics = topics_of(node)
         async with world.node() as node:
             assert node.shared is not None
@@ -161,7 +160,7 @@ def test_a_damaged_snapshot_is_named_with_what_to_do(is_covered: bool) -> None:
             log = node.shared.log
             for number in range(20):
                 assert await create_topic(node, f"topic-{number}") == 0
-            await until(lambda: len(list(log.snapshots())) > 1 or log.start_offset > 0)
+            await until_async(lambda: len(list(log.snapshots())) > 1 or log.start_offset > 0)
             topics = topics_of(node)
             await node.stop()
         newest = _snapshot_files(world)[-1]
@@ -193,7 +192,7 @@ def test_snapshots_make_room_by_the_rules_of_retention() -> None:
             log = node.shared.log
             for number in range(30):
                 assert await create_topic(node, f"topic-{number}") == 0
-            await until(lambda: log.start_offset > 0)
+            await until_async(lambda: log.start_offset > 0)
             topics = topics_of(node)
         async with world.node() as node:
             assert topics_of(node) == topics
@@ -231,7 +230,7 @@ def test_a_metadata_log_that_cannot_be_synced_ends_the_node() -> None:
             topic = CreatableTopic(name="orders", num_partitions=1, replication_factor=1)
             request = CreateTopicsRequest(topics=[topic])
             node.broker._channel.submit(request, RequestContext(version=7), answers.append)
-            await until(lambda: bool(world.fatal))
+            await until_async(lambda: bool(world.fatal))
 
             assert answers == []
             world.disk.before_operation = None
@@ -298,7 +297,7 @@ def test_a_client_cannot_unregister_the_broker_that_serves_it() -> None:
             answers: list[Message] = []
             request = UnregisterBrokerRequest(broker_id=1)
             node.broker._channel.submit(request, RequestContext(), answers.append)
-            await until(lambda: bool(answers))
+            await until_async(lambda: bool(answers))
 
             await world.advance(node, 3000)
 
@@ -349,12 +348,12 @@ def test_one_of_two_disks_that_fails_takes_only_its_partitions() -> None:
                 return found
 
             ids = {str(each.directory_id) for each in node.broker.logs.directories}
-            await until(lambda: set(placed()) == ids)
+            await until_async(lambda: set(placed()) == ids)
 
             world.disk.fail_directory("/other")
             other = node.broker.logs.directories[1]
             node.broker.logs._registry.fail(other, KafkaStorageError("the disk is gone"))
-            await until(
+            await until_async(
                 lambda: sum(metadata.leader_of("wide", number) is None for number in range(8)) == 4
             )
             assert metadata.is_alive(1)

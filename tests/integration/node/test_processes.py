@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import signal
 import socket
-import time
 from pathlib import Path
 
 import pytest
 
 from millstream.protocol.messages import MetadataRequest, metadata
 from tests.integration.node.harness import Client, free_port, running
+from tests.waiting import let_time_pass, until
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(120)]
 
@@ -84,11 +84,12 @@ def test_the_first_signal_stops_and_the_second_stops_at_once(tmp_path: Path) -> 
     with running(tmp_path) as node, Client(node.until_ready()) as client:
         client.create_topic("orders")
         node.signal(signal.SIGTERM)
-        for _ in range(10_000):
-            if not node.is_running():
-                break
+
+        def has_ended() -> bool:
             node.signal(signal.SIGTERM)
-            time.sleep(0.001)
+            return not node.is_running()
+
+        until(has_ended)
         code, _ = node.finish()
     # The last: for a moment, while one handler takes the other's place, the system's is there.
     assert code in (0, 130, -signal.SIGTERM)
@@ -346,7 +347,7 @@ def test_an_idle_node_uses_no_processor_time(tmp_path: Path) -> None:
     with running(tmp_path) as node, Client(node.until_ready()) as client:
         client.create_topic("orders", 10)
         before = _cpu_ticks(node.pid)
-        time.sleep(3)
+        let_time_pass(3)
         used = _cpu_ticks(node.pid) - before
         node.finish(signal.SIGTERM)
 

@@ -14,8 +14,9 @@ from millstream.metadata.records import MetadataBatch, UnsupportedFeatureLevel
 from millstream.protocol.messages.config_records import FeatureLevelRecord
 from millstream.protocol.notation import VersionRange
 from millstream.types import TopicPartition
-from tests.integration.node.world import World, create_topic, run, until
+from tests.integration.node.world import World, create_topic, run
 from tests.unit.storage.batches import NOW_MS, batch_bytes
+from tests.waiting import until_async
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
@@ -41,7 +42,7 @@ def test_a_move_between_directories_goes_on_after_a_kill() -> None:
         async with world.node() as node:
             assert node.broker is not None
             logs = node.broker.logs
-            await until(lambda: logs.directory_of(orders).path == new)
+            await until_async(lambda: logs.directory_of(orders).path == new)
             assert logs.moves.partitions == ()
             assert logs.get_or_create(orders).log_end_offset == 5
             await node.stop()

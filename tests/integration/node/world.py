@@ -19,13 +19,15 @@ from millstream.protocol.messages.create_topics import (
     CreateTopicsResponse,
 )
 from millstream.testing.sim_filesystem import SimFileSystem
+from tests.waiting import until_async
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine
+    from collections.abc import AsyncIterator, Coroutine
 
     from millstream.protocol.message import Message
 
-WAIT_SECONDS_MAX = 30
+TURNS = 32
+"""Of the loop, in which a node does all that a moment of the clock has set off."""
 
 
 class World:
@@ -62,18 +64,17 @@ class World:
         """Let time pass, and everything that is due happen."""
         for _ in range(0, ms, step_ms):
             self.clock.advance(step_ms)
-            node.timers.fire_due()
-            await asyncio.sleep(0.002)
+            await self.do_what_is_due(node)
+
+    async def do_what_is_due(self, node: Node) -> None:
+        """Everything a node does by itself is done on its loop, in a few turns of it."""
+        node.timers.fire_due()
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
 
 
 def run(scenario: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(scenario, 100))
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(WAIT_SECONDS_MAX):
-        while not holds():  # noqa: ASYNC110 - what is waited for has no event
-            await asyncio.sleep(0.001)
 
 
 async def create_topic(node: Node, name: str, partitions: int = 1, **configs: str) -> int:
@@ -99,7 +100,7 @@ async def create_topic(node: Node, name: str, partitions: int = 1, **configs: st
         timeout_ms=1000,
     )
     node.broker._channel.submit(request, RequestContext(version=7), answers.append)
-    await until(lambda: bool(answers))
+    await until_async(lambda: bool(answers))
     (answer,) = answers
     assert isinstance(answer, CreateTopicsResponse)
     return answer.topics[0].error_code

@@ -7,23 +7,22 @@ noticed within seconds. `heal` makes the cluster whole again, whatever was done 
 from __future__ import annotations
 
 import itertools
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from millstream import Admin, TopicPartition
 from millstream.client.admin import NewTopic
-from millstream.clock import SystemClock
 from millstream.errors import MillstreamError
 from tests.interop.kafka_broker import KafkaProcess, free_ports
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
 NODE_IDS = (1, 2, 3)
-PATIENCE_MS = 150_000
+PATIENCE_SECONDS = 150
 _LOOK_SECONDS = 0.1
 _HEAP = "320m"
 _SETTINGS = """\
@@ -199,15 +198,17 @@ class KafkaCluster:
 
     def until(self, is_so: Callable[[], bool], what: Callable[[], str]) -> None:
         """Wait for something; what brokers do not answer meanwhile does not count."""
-        clock = SystemClock()
-        end_ms = clock.monotonic_ms() + PATIENCE_MS
-        while clock.monotonic_ms() < end_ms:
+
+        def is_so_by_now() -> bool:
             with suppress(MillstreamError):
-                if is_so():
-                    return
-            time.sleep(_LOOK_SECONDS)
-        logs = "\n".join(each.log[-1500:] for each in self.nodes.values())
-        raise AssertionError(f"it did not come to this: {what()}\n{logs}")
+                return is_so()
+            return False
+
+        def tell() -> str:
+            logs = "\n".join(each.log[-1500:] for each in self.nodes.values())
+            return f"it did not come to this: {what()}\n{logs}"
+
+        until(is_so_by_now, tell, limit_seconds=PATIENCE_SECONDS, look_seconds=_LOOK_SECONDS)
 
     def _write_settings(self) -> None:
         voters = ",".join(

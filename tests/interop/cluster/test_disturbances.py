@@ -6,7 +6,6 @@ partitions, coordinates groups and transactions, and has its turn. Then each cli
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -25,6 +24,7 @@ from tests.interop.cluster.workloads import (
     Transacting,
     Workload,
 )
+from tests.waiting import let_time_pass
 
 if TYPE_CHECKING:
     from tests.interop.cluster.kafka_cluster import KafkaCluster
@@ -102,7 +102,7 @@ def disturb(cluster: KafkaCluster, workloads: dict[str, Workload]) -> None:
     until_all_go_on(cluster, workloads)
     cluster.heal()
     third.pause()
-    time.sleep(HANG_SECONDS)
+    let_time_pass(HANG_SECONDS)
     third.resume()
     until_all_go_on(cluster, workloads)
     cluster.heal()

@@ -106,13 +106,13 @@ def perform(rig: Rig, operation: tuple[Any, ...]) -> None:
         case ("pass", ms):
             rig.tick(ms)
         case (kind, broker_id) if broker_id in known:
-            wishes: dict[str, dict[str, Any]] = {
+            requests: dict[str, dict[str, Any]] = {
                 "beat": {},
                 "fence": {"want_fence": True},
                 "shut down": {"want_shut_down": True},
                 "lose directory": {"offline_log_dirs": [directory(broker_id, 1)]},
             }
-            rig.beat(broker_id, **wishes[kind])
+            rig.beat(broker_id, **requests[kind])
 
 
 def _configure(name: str, key: str, value: str | None) -> Message:

@@ -1,4 +1,4 @@
-"""Offsets against a slow but obvious twin: the whole log, read from its start each time."""
+"""Offsets against a slow but obvious model: the whole log, read from its start each time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OPERATIONS = st.one_of(
 )
 
 
-class Twin:
+class Model:
     """Remembers every write in order, and finds out what is in force by reading them all."""
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class Twin:
 
 @given(st.lists(OPERATIONS, max_size=40))
 def test_offsets_are_what_the_log_says(operations: list[tuple[str, int, object]]) -> None:
-    world, twin = World(), Twin()
+    world, model = World(), Model()
     for number, (kind, producer, what) in enumerate(operations):
         if kind == "takeover":
             world.restart()
@@ -78,12 +78,12 @@ def test_offsets_are_what_the_log_says(operations: list[tuple[str, int, object]]
             world.commit_txn({what: number}, producer=producer)
         elif isinstance(what, tuple) and GROUP in world.shard.groups:
             world.delete_offsets(what)
-        twin.write(kind, producer, what, number)
+        model.write(kind, producer, what, number)
 
         for place in (("orders", 0), ("orders", 1), ("payments", 0)):
-            assert world.offset_of(*place) == twin.offset_of(place)
-            assert world.shard.offsets.pending.has(GROUP, *place) is twin.is_open(place)
+            assert world.offset_of(*place) == model.offset_of(place)
+            assert world.shard.offsets.pending.has(GROUP, *place) is model.is_open(place)
         in_force = sum(
-            twin.offset_of(place) >= 0 for place in (("orders", 0), ("orders", 1), ("payments", 0))
+            model.offset_of(place) >= 0 for place in (("orders", 0), ("orders", 1), ("payments", 0))
         )
         assert world.shard.offsets.committed.count == in_force

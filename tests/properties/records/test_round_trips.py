@@ -73,7 +73,7 @@ def test_records_come_back_as_they_were(kernel: Any, drawn: list[Row], base_offs
 
 
 @given(drawn=st.lists(rows, min_size=1, max_size=10), split=st.integers(0, 10))
-def test_the_twins_write_the_same_bytes(drawn: list[Row], split: int) -> None:
+def test_both_versions_write_the_same_bytes(drawn: list[Row], split: int) -> None:
     batches = []
     for kernel in (PLAIN, compiled()):
         writer = kernel.BatchWriter()
@@ -101,7 +101,7 @@ def test_the_twins_write_the_same_bytes(drawn: list[Row], split: int) -> None:
         st.one_of(st.none(), st.integers(-5, 5), st.integers(), st.text()),
     )
 )
-def test_the_twins_refuse_the_same_with_the_same_words(row: tuple[Any, ...]) -> None:
+def test_both_versions_refuse_the_same_with_the_same_words(row: tuple[Any, ...]) -> None:
     outcomes = []
     for kernel in (PLAIN, compiled()):
         writer = kernel.BatchWriter()
@@ -136,10 +136,10 @@ def test_compressed_data_comes_back(codec: Compression, data: bytes, repeats: in
 
 
 @given(data=st.binary(max_size=300), cut=st.integers(0, 300), seed=st.integers(0, 2**32 - 1))
-def test_the_twins_agree_on_checksums_and_hashes(data: bytes, cut: int, seed: int) -> None:
-    twin = compiled()
+def test_both_versions_agree_on_checksums_and_hashes(data: bytes, cut: int, seed: int) -> None:
+    kernel = compiled()
     cut_off = memoryview(data)[cut:]
 
-    assert PLAIN.crc32c(cut_off, seed) == twin.crc32c(cut_off, seed)
-    assert PLAIN.murmur2(cut_off) == twin.murmur2(cut_off)
-    assert PLAIN.partition_for_key(data, cut + 1) == twin.partition_for_key(data, cut + 1)
+    assert PLAIN.crc32c(cut_off, seed) == kernel.crc32c(cut_off, seed)
+    assert PLAIN.murmur2(cut_off) == kernel.murmur2(cut_off)
+    assert PLAIN.partition_for_key(data, cut + 1) == kernel.partition_for_key(data, cut + 1)

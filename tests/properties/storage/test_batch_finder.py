@@ -1,4 +1,4 @@
-"""The short way to a batch finds what the long way finds, and leaves what is odd to it."""
+"""The fast search for a batch finds what the full one finds, and leaves what is odd to it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ lengths = st.lists(
 
 
 def place_by_rules(segment: LogSegment, offset: int) -> tuple[int, int] | str | None:
-    """What the long way says."""
+    """What the full search says."""
     try:
         head = segment.find_batch(offset)
     except MillstreamError as error:
@@ -36,7 +36,7 @@ def place_by_rules(segment: LogSegment, offset: int) -> tuple[int, int] | str | 
 
 
 def place_quickly(segment: LogSegment, offset: int) -> tuple[int, int] | str | None:
-    """What the short way says."""
+    """What the fast search says."""
     try:
         return find_place(segment, offset)
     except MillstreamError as error:
@@ -107,7 +107,7 @@ def test_damage_is_found_by_the_long_way(
 
         quick = place_quickly(first, offset)
 
-        # The long way rebuilds an index that lies, once, so it is asked afterwards.
+        # The full search rebuilds an index that lies, once, so it is asked afterwards.
         if quick is not None and name == "index":
             assert quick == place_by_rules(first, offset)
         log.close()

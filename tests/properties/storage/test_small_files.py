@@ -1,4 +1,4 @@
-"""Small structures of storage against slow and obvious twins."""
+"""Small structures of storage against slow and obvious models."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from tests.simulation.clients.faults import Faults
 from tests.simulation.clients.reader import Reader
 from tests.simulation.producer.cluster import TOPIC
 from tests.simulation.producer.network import SimSelector
-from tests.simulation.producer.world import TWINS
+from tests.simulation.producer.world import ACCUMULATORS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,7 +50,7 @@ class ReadingWorld:
             selector=self.selector,
             clock=self.clock,
             random=Random(random.random()),
-            accumulator=TWINS[seed % len(TWINS)],
+            accumulator=ACCUMULATORS[seed % len(ACCUMULATORS)],
         )
         self.reader = Reader(
             self.brokers, self.clock, Random(random.random()), isolation_level="read_uncommitted"
@@ -76,9 +76,9 @@ class ReadingWorld:
         """Write and read with faults; heal; read to the end; check."""
         chance = self.random.choice([0.0, 0.02, 0.1])
         self.selector.break_chance = self.reader.selector.break_chance = chance
-        wish = self.core.wait_for_topic(TOPIC, -1)
+        waiting = self.core.wait_for_topic(TOPIC, -1)
         while len(self.deliveries) < self.record_count:
-            if wish.done():
+            if waiting.done():
                 self._write()
             self.faults.happen()
             self._turn()

@@ -23,7 +23,7 @@ from tests.simulation.clients.faults import Faults
 from tests.simulation.clients.reader import Reader
 from tests.simulation.producer.cluster import TOPIC
 from tests.simulation.producer.network import SimSelector
-from tests.simulation.producer.world import TWINS
+from tests.simulation.producer.world import ACCUMULATORS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -126,12 +126,12 @@ class TransactionWorld:
             selector=selector,
             clock=self.clock,
             random=Random(self.random.random()),
-            accumulator=TWINS[self.seed % len(TWINS)],
+            accumulator=ACCUMULATORS[self.seed % len(ACCUMULATORS)],
         )
         self.cores.append(core)
         self.selectors.append(selector)
-        wish = core.wait_for_topic(TOPIC, -1)
-        self._until(wish.done)
+        waiting = core.wait_for_topic(TOPIC, -1)
+        self._until(waiting.done)
         assert core.transactions is not None
         self.note(f"producer {len(self.cores)}")
         self._finish(core.call(core.transactions.initialize, "init_transactions"))

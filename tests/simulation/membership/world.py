@@ -74,7 +74,7 @@ class SimMember:
         )
         self.machine.subscribe(Subscription(topics=frozenset(TOPICS)), world.now_ms)
 
-    # The consumer's core: its user takes his time with each listener.
+    # The consumer's core: its user takes some time with each listener.
 
     def on_rebalance(self, event: RebalanceEvent) -> None:
         self._world.note(f"{self.name} {event}")

@@ -8,10 +8,13 @@ from __future__ import annotations
 import sys
 from functools import partial
 
-from tests.simulation.producer.world import TWINS, ProducerWorld
+from tests.simulation.producer.world import ACCUMULATORS, ProducerWorld
 from tests.simulation.seeds import run_seeds
 
 if __name__ == "__main__":
     sys.exit(
-        max(run_seeds(__doc__, partial(ProducerWorld, twin=twin), "millstream") for twin in TWINS)
+        max(
+            run_seeds(__doc__, partial(ProducerWorld, accumulator=accumulator), "millstream")
+            for accumulator in ACCUMULATORS
+        )
     )

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.simulation.producer.world import TWINS, ProducerWorld
+from tests.simulation.producer.world import ACCUMULATORS, ProducerWorld
 
 if TYPE_CHECKING:
     from millstream.client.producer.record_accumulator import RecordAccumulator
 
 
-@pytest.mark.parametrize("twin", TWINS)
+@pytest.mark.parametrize("accumulator", ACCUMULATORS)
 @pytest.mark.parametrize("seed", range(40))
 def test_no_record_is_lost_doubled_or_out_of_order_whatever_happens(
-    seed: int, twin: type[RecordAccumulator]
+    seed: int, accumulator: type[RecordAccumulator]
 ) -> None:
-    ProducerWorld(seed, twin).run()
+    ProducerWorld(seed, accumulator).run()

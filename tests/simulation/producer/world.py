@@ -24,16 +24,18 @@ if TYPE_CHECKING:
 
 BUFFER_MEMORY = 64 * 1024
 
-TWINS = (RecordAccumulator, CompiledAccumulator) if COMPILED else (RecordAccumulator,)
+ACCUMULATORS = (RecordAccumulator, CompiledAccumulator) if COMPILED else (RecordAccumulator,)
 """The plain accumulator and the compiled one. The latter gives records the machine's timestamps,
-and without the sockets' thread has no express lanes; all else is in the simulation's time."""
+and without the sockets' thread does not send by itself; all else is in the simulation's time."""
 
 
 class ProducerWorld:
     """A producer that sends numbered records while things go wrong."""
 
-    def __init__(self, seed: int, twin: Callable[..., RecordAccumulator] | None = None) -> None:
-        """`twin` is the accumulator's class; without one, the seed chooses."""
+    def __init__(
+        self, seed: int, accumulator: Callable[..., RecordAccumulator] | None = None
+    ) -> None:
+        """`accumulator` is the accumulator's class; without one, the seed chooses."""
         self.random = random = Random(seed)
         self.clock = ManualClock()
         self.cluster = SimCluster(
@@ -60,7 +62,7 @@ class ProducerWorld:
             selector=self.selector,
             clock=self.clock,
             random=Random(random.random()),
-            accumulator=twin or TWINS[seed % len(TWINS)],
+            accumulator=accumulator or ACCUMULATORS[seed % len(ACCUMULATORS)],
         )
         self.record_count = random.randint(50, 400)
         self.deliveries: list[tuple[bytes, Delivery]] = []

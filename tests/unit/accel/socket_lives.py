@@ -11,13 +11,13 @@ import signal
 import socket
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from millstream.network.client.native_selector import NativeSelector
 from millstream.network.client.selector import Connected, Disconnected
 from tests.unit.accel.sink_bench import SinkBench
+from tests.waiting import let_time_pass, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,15 +50,6 @@ def open_sockets() -> int:
     return found
 
 
-def until(is_so: Callable[[], bool]) -> None:
-    """Wait for something; fail if it does not come."""
-    for _ in range(int(WAIT_S * 1000)):
-        if is_so():
-            return
-        time.sleep(0.001)
-    raise AssertionError("it did not come to that")
-
-
 def inside(slow: Path) -> Path:
     """The file that tells that a thread is in `sendmsg`."""
     return slow.with_name(slow.name + ".in")
@@ -76,7 +67,7 @@ def while_sending(slow: Path, action: Callable[[], object]) -> int:
     while not inside(slow).exists():
         os.sched_yield()
     action()
-    time.sleep(0.2)  # For the other threads to act on it; if they do not, nothing is shown.
+    let_time_pass(0.2)  # For the other threads to act on it; if they do not, nothing is shown.
     slow.unlink()
     os._exit(0)
 

@@ -1,4 +1,4 @@
-"""What the compiled selector does beyond its plain twin: no GIL, no copies, no crash on misuse."""
+"""What the compiled selector does beyond the plain one: no GIL, no copies, no crash on misuse."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ if not _accel.COMPILED or sys.platform != "linux":
 
 from millstream._accel.client.client_selector import SelectorCore
 from millstream.network.client.native_selector import NativeSelector
+from tests.unit.accel.holding_the_gil import receive_with_the_gil
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,15 +92,14 @@ def test_periodic_requests_go_out_while_c_code_holds_the_gil(
         now_ms = SystemClock().monotonic_ms()
         selector.repeat(1, 7, PeriodicRequest(HEARTBEAT, now_ms + 10, 20, now_ms + 100_000, 5))
 
-        ctypes.PyDLL(None).usleep(300_000)  # PyDLL keeps the GIL
+        received = receive_with_the_gil(peer, 4 * len(HEARTBEAT))
         selector.cancel(7)
 
         sent = [event for event in selector.poll(0) if isinstance(event, Repeated)]
-        assert len(sent) > 3
+        assert len(sent) >= 4
         assert [event.correlation_id for event in sent] == list(range(5, 5 + len(sent)))
         assert len({event.sent_ms for event in sent}) == len(sent)
-        first = receive_exactly(peer, len(HEARTBEAT))
-        assert first == HEARTBEAT[:8] + struct.pack(">i", 5)
+        assert received[: len(HEARTBEAT)] == HEARTBEAT[:8] + struct.pack(">i", 5)
 
 
 def test_large_frames_are_lent_without_a_copy_and_their_memory_is_used_again(
@@ -168,7 +168,7 @@ def test_parts_are_kept_alive_until_they_are_sent_and_then_let_go(
     with connect(selector, server, 1) as peer:
         selector.send(1, [b"head", large, memoryview(b"tail")])
         with pytest.raises(BufferError):
-            large.append(0)  # lent, until all is sent
+            large.append(0)  # handed over, until all is sent
         assert receive_exactly(peer, len(large) + 8) == b"head" + expected + b"tail"
         peer.sendall(frame_of(b"done"))
         wait_for(selector, 1)

@@ -41,7 +41,7 @@ needs_the_kernel = pytest.mark.skipif(
 )
 
 
-def test_python_means_the_plain_twins() -> None:
+def test_python_means_the_plain_versions() -> None:
     process = run(WHICH, "python")
 
     assert process.stdout.split() == [

@@ -11,6 +11,7 @@ import pytest
 
 from millstream.client.futures import Waiter, failed
 from millstream.errors import ClientClosed, OperationTimeout
+from tests.waiting import once_blocked
 
 
 def test_a_result_is_there_for_everybody() -> None:
@@ -129,10 +130,9 @@ def test_ctrl_c_ends_the_wait() -> None:
     waiter: Waiter[None] = Waiter()
     main = threading.main_thread().ident
     assert main is not None
-    timer = threading.Timer(0.05, signal.pthread_kill, (main, signal.SIGINT))
-    timer.start()
 
-    with pytest.raises(KeyboardInterrupt):
-        waiter.result(10)
-
-    timer.join()
+    with (
+        once_blocked(lambda: signal.pthread_kill(main, signal.SIGINT)),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        waiter.result(60)

@@ -1,4 +1,4 @@
-"""The compiled codec and its slow twin: what neither may hide."""
+"""The compiled codec and its plain version: what neither may hide."""
 
 from __future__ import annotations
 

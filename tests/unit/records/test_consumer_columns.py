@@ -1,4 +1,4 @@
-"""What a fetch brought, as Arrow rows: bounds, and the same left out as of records; both twins."""
+"""What a fetch brought, as Arrow rows: bounds, and what is left out as of records; both kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a fetch brought, given to applications: records, rows, and what is left out; both twins."""
+"""What a fetch brought, for applications: records, rows, what is left out; both kernels."""
 
 from __future__ import annotations
 

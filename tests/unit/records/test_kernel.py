@@ -37,12 +37,12 @@ def test_plain_is_chosen_without_the_kernel(reloaded: Any) -> None:
 
 
 def test_the_compiled_kernel_is_chosen_where_it_is_built(reloaded: Any) -> None:
-    twin = compiled()
+    version = compiled()
 
     kernel = reloaded(is_compiled=True)
 
-    assert kernel.Record is twin.Record
-    assert kernel.crc32c is twin.crc32c
+    assert kernel.Record is version.Record
+    assert kernel.crc32c is version.crc32c
 
 
 @pytest.mark.parametrize(
@@ -57,17 +57,17 @@ def test_the_compiled_kernel_is_chosen_where_it_is_built(reloaded: Any) -> None:
         "scan_records",
     ],
 )
-def test_the_twins_have_the_same_signatures(name: str) -> None:
-    def parameters(twin: Any) -> list[tuple[str, Any]]:
-        signature = inspect.signature(getattr(twin, name))
+def test_both_versions_have_the_same_signatures(name: str) -> None:
+    def parameters(version: Any) -> list[tuple[str, Any]]:
+        signature = inspect.signature(getattr(version, name))
         return [(parameter.name, parameter.default) for parameter in signature.parameters.values()]
 
     assert parameters(compiled()) == parameters(PLAIN)
 
 
 @pytest.mark.parametrize("name", ["Record", "BatchWriter"])
-def test_the_twins_have_the_same_public_names(name: str) -> None:
-    def public(twin: Any) -> set[str]:
-        return {member for member in dir(getattr(twin, name)) if not member.startswith("_")}
+def test_both_versions_have_the_same_public_names(name: str) -> None:
+    def public(version: Any) -> set[str]:
+        return {member for member in dir(getattr(version, name)) if not member.startswith("_")}
 
     assert public(compiled()) == public(PLAIN)

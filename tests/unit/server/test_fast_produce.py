@@ -161,7 +161,7 @@ def test_a_producer_with_sequences_may_have_several_batches_in_a_turn(broker: Br
     gap = answers_of(broker, frame_of(broker, records[5]))
 
     assert [partition_answer(each).base_offset for each in first] == [3, 4, 5]
-    assert (duplicate, gap) == ([], []), "the long way's"
+    assert (duplicate, gap) == ([], []), "left to the full path"
 
 
 def test_a_write_that_fails_leaves_sequences_as_they_were() -> None:

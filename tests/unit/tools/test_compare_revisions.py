@@ -6,6 +6,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tools import compare_revisions
 
 if TYPE_CHECKING:
@@ -25,6 +27,30 @@ def test_above_one_is_better_for_rates_and_for_costs() -> None:
     rows = compare_revisions.compare(now, before)
 
     assert rows == {"cpu_us": (10.0, 20.0, 2.0), "requests_per_second": (300.0, 100.0, 3.0)}
+
+
+@pytest.mark.parametrize(
+    ("name", "grows"),
+    [
+        ("send_messages_per_second", True),
+        ("send_messages_per_second@aiokafka", True),
+        ("write_mb_s@kcat", True),
+        ("send_cpu_us@aiokafka", False),
+        ("idle_cpu_us_per_second", False),
+        ("ready_ms", False),
+    ],
+)
+def test_a_rate_is_known_by_its_name_whoever_it_was_measured_with(name: str, grows: bool) -> None:
+    assert compare_revisions.should_grow(name) is grows
+
+
+def test_figures_of_cpu_time_come_first() -> None:
+    names = ["ready_ms", "send_cpu_us", "read_mb_s", "read_cpu_ns@kcat"]
+    run = dict.fromkeys(names, 1.0)
+
+    rows = compare_revisions.compare([run], [run])
+
+    assert list(rows) == ["send_cpu_us", "read_cpu_ns@kcat", "ready_ms", "read_mb_s"]
 
 
 def test_the_median_of_all_runs_counts() -> None:

@@ -52,7 +52,7 @@ class ShareCoordinator:
     def read(
         self, key: ShareKey, leader_epoch: int, done: Callable[[ShareState | ApiError], None]
     ) -> None:
-        """What is known, for who leads the partition."""
+        """What is known, for the broker that leads the partition."""
         problem = _problem(key)
         if problem is not None:
             done(problem)

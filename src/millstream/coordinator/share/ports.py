@@ -37,7 +37,7 @@ class ShareStateStore(Protocol):
     def read(
         self, key: ShareKey, leader_epoch: int, done: Callable[[ShareState | ApiError], None]
     ) -> None:
-        """What is known of a share partition, for who leads the partition now."""
+        """What is known of a share partition, for the broker that leads it now."""
         ...
 
     def write(

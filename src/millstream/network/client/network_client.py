@@ -4,7 +4,8 @@
 events by its driver (`client.runtime`, or a broker that talks to others) and never waits. It
 connects when a request needs it, backs off exponentially, asks each broker for its versions,
 bounds the requests in flight, expires them, honours throttling and closes what is idle. It knows
-nothing of topics, and never sends a request twice.
+nothing of topics, and never sends a request twice. Bootstrap addresses are brokers with ids below 0
+until the cluster has told who its members are.
 """
 
 from __future__ import annotations
@@ -12,8 +13,13 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from millstream.errors import BrokerUnreachable, ClientClosed, MillstreamError, ProtocolError
-from millstream.network.client.broker_directory import BrokerDirectory
+from millstream.errors import (
+    BrokerUnreachable,
+    ClientClosed,
+    MillstreamError,
+    ProtocolError,
+    UnsupportedVersion,
+)
 from millstream.network.client.broker_link import (
     NEVER_MS,
     BrokerLink,
@@ -34,6 +40,7 @@ from millstream.network.client.handshake import (
     read_versions,
     versions_request,
 )
+from millstream.network.client.link_reports import LinkReports
 from millstream.network.client.periodic_requests import PeriodicRequests
 from millstream.network.client.request_framing import RequestFraming
 from millstream.network.client.selector import (
@@ -43,7 +50,7 @@ from millstream.network.client.selector import (
     Received,
     Repeated,
 )
-from millstream.protocol.api import API_BY_KEY, ApiKey
+from millstream.protocol.api import API_BY_KEY, ApiKey, negotiate_api
 from millstream.protocol.frame import SIZE_BYTES
 
 if TYPE_CHECKING:
@@ -81,13 +88,20 @@ class SentRequest(NamedTuple):
     """Takes the frame of the usual answer, which is not worth decoding."""
 
 
-class NetworkClient(BrokerDirectory):
+class NetworkClient:
     """Connections to the brokers of one cluster. One thread drives it."""
 
     def __init__(
         self, selector: ClientSelector, config: NetworkClientConfig, random: Random
     ) -> None:
-        super().__init__(random)
+        self._random = random
+        self._reports = LinkReports()
+        self._links: dict[int, BrokerLink] = {}
+        self._retired: list[BrokerLink] = []
+        """Links that get no new request; they end when what is under way is done."""
+        self.on_lost: Callable[[], object] = lambda: None
+        """Told of each connection that failed or was ended by the other side, even if no request
+        was under way: another broker may do its work by now."""
         self._selector = selector
         self._config = config
         self._reconnect, self._setup = config.reconnect_backoff(), config.setup_timeout()
@@ -98,6 +112,141 @@ class NetworkClient(BrokerDirectory):
         self.find_sent: Callable[[int, int], SentRequest | None] = lambda *_: None
         """Asked what the selector has sent by itself, by the correlation id and the time; None if
         no answer comes."""
+
+    # The brokers: what is known of each, and whom to ask.
+
+    def set_address(self, node_id: int, host: str, port: int, *, is_member: bool = True) -> None:
+        """Name a broker, or where it has moved to.
+
+        Requests for any broker never go to one that is not a member. After a move requests under
+        way may end on the old connection; those that wait go to the new address.
+        """
+        old = self._links.get(node_id)
+        if old is not None and (old.host, old.port) == (host, port):
+            return
+        link = BrokerLink(node_id, host, port, is_member=is_member)
+        if old is not None:
+            old.waiting, link.waiting = link.waiting, old.waiting
+            self._retired.append(old)
+        self._links[node_id] = link
+
+    def forget(self, node_id: int) -> None:
+        """Take a broker off the list; what is under way may end, new requests fail."""
+        link = self._links.pop(node_id, None)
+        if link is not None:
+            self._retired.append(link)
+
+    def knows(self, node_id: int) -> bool:
+        """Whether there is an address for a broker."""
+        return node_id in self._links
+
+    def members(self) -> list[int]:
+        """The brokers that requests for any broker may go to."""
+        return [each.node_id for each in self._links.values() if each.is_member]
+
+    def is_connected(self, node_id: int) -> bool:
+        """Whether a connection stands and its versions are known."""
+        link = self._links.get(node_id)
+        return link is not None and link.state is LinkState.READY
+
+    def is_avoided(self, node_id: int, now_ms: int) -> bool:
+        """Whether the last connection failed, and it is too early for the next."""
+        link = self._links.get(node_id)
+        return (
+            link is not None and link.state is LinkState.DISCONNECTED and now_ms < link.reconnect_ms
+        )
+
+    def sending_connection(self, node_id: int, now_ms: int) -> int:
+        """The connection on which requests may be sent; 0 if there is none for now."""
+        link = self._links.get(node_id)
+        if link is None or link.state is not LinkState.READY or link.is_throttled(now_ms):
+            return 0
+        return link.connection_id
+
+    def connection_delay_ms(self, node_id: int, now_ms: int) -> int:
+        """How long until it makes sense to try again; 0 if a request may be sent now."""
+        link = self._links.get(node_id)
+        if link is None:
+            return 0
+        match link.state:
+            case LinkState.DISCONNECTED:
+                return max(0, link.reconnect_ms - now_ms)
+            case LinkState.READY:
+                return max(0, link.throttled_until_ms - now_ms)
+            case _:
+                return max(0, link.setup_deadline_ms - now_ms)
+
+    def version_of(self, node_id: int, api: ApiKey) -> int | None:
+        """The version that both sides speak; None while unknown or if there is none."""
+        link = self._links.get(node_id)
+        try:
+            return None if link is None else negotiate_api(api, link.versions.get(int(api)))
+        except UnsupportedVersion:
+            return None
+
+    def offers(self, node_id: int, api: ApiKey) -> bool:
+        """Whether the broker has said that it knows an API."""
+        link = self._links.get(node_id)
+        return link is not None and int(api) in link.versions
+
+    def features_of(self, node_id: int) -> tuple[Feature, ...]:
+        """The features of the cluster, as the broker said when it was connected to."""
+        link = self._links.get(node_id)
+        return () if link is None else link.features
+
+    def in_flight(self, node_id: int) -> int:
+        """How many requests to a broker are not answered yet, or wait to be sent."""
+        link = self._links.get(node_id)
+        return 0 if link is None else link.load
+
+    def throttle(self, node_id: int, throttle_time_ms: int, now_ms: int) -> None:
+        """Leave a broker alone for as long as it asked for."""
+        link = self._links.get(node_id)
+        if link is not None and throttle_time_ms > 0:
+            link.throttled_until_ms = max(link.throttled_until_ms, now_ms + throttle_time_ms)
+
+    def _note_lost(self, link: BrokerLink, reason: str) -> None:
+        link.last_failure = reason
+        self.on_lost()
+
+    def failures(self) -> list[str]:
+        """Why the last connections of members failed or ended, of those that are not connected.
+
+        Any thread may ask, while the one that owns the links adds and removes some.
+        """
+        return [
+            f"{link.name}: {link.last_failure}"
+            for link in list(self._links.values())
+            if link.is_member and link.last_failure and link.state is not LinkState.READY
+        ]
+
+    def failure_counts(self) -> dict[int, int]:
+        """How often in a row each member could not be connected to."""
+        return {
+            link.node_id: link.reconnect_failures for link in self._links.values() if link.is_member
+        }
+
+    def is_cut_off(self) -> bool:
+        """Whether every member has refused a new connection after it had failed before."""
+        return all(
+            link.state is LinkState.DISCONNECTED and link.reconnect_failures > 1
+            for link in self._links.values()
+            if link.is_member
+        )
+
+    def least_loaded(self, now_ms: int) -> int | None:
+        """The broker to ask what any can answer; None if all have to be left alone for now."""
+        candidates = [
+            link
+            for link in self._links.values()
+            if link.is_member
+            and (link.state is not LinkState.DISCONNECTED or now_ms >= link.reconnect_ms)
+        ]
+        if not candidates:
+            return None
+        first = self._random.randrange(len(candidates))
+        in_turn = candidates[first:] + candidates[:first]
+        return min(in_turn, key=lambda link: _reluctance(link, now_ms)).node_id
 
     def is_ready(self, node_id: int, now_ms: int) -> bool:
         """Whether a request would be sent at once; begins to connect if that is what is missing."""
@@ -456,3 +605,10 @@ class NetworkClient(BrokerDirectory):
             why = link.last_failure or "it has not answered what was sent before"
             problem = f"{link.name}: {each.api.api_name} could not be sent in time: {why}"
             each.fail(BrokerUnreachable(problem), now_ms)
+
+
+def _reluctance(link: BrokerLink, now_ms: int) -> tuple[int, int]:
+    if link.state is LinkState.READY and not link.is_throttled(now_ms):
+        return 0, link.load
+    # One that is being connected to is worth more than one that failed or was never tried.
+    return (2, link.reconnect_failures) if link.state is LinkState.DISCONNECTED else (1, link.load)

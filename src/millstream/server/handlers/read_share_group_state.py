@@ -1,4 +1,4 @@
-"""ReadShareGroupState 0: what became of records, for who leads the partition now."""
+"""ReadShareGroupState 0: what became of records, for the broker that leads it now."""
 
 from __future__ import annotations
 

@@ -23,6 +23,7 @@ from millstream.errors import (
     Wakeup,
 )
 from tests.integration.client.consumer.reading import PATIENCE, assigned, read, values
+from tests.waiting import once_blocked
 
 if TYPE_CHECKING:
     from millstream.records.kernel import ConsumerRecord
@@ -170,11 +171,8 @@ def test_namespaces_do_not_mix(topics: Topics) -> None:
 def test_waking_a_poll_from_another_thread(topics: Topics) -> None:
     topic = topics.make()
     with assigned(topics, topic) as consumer:
-        timer = threading.Timer(0.1, consumer.wakeup)
-        timer.start()
-        with pytest.raises(Wakeup):
+        with once_blocked(consumer.wakeup), pytest.raises(Wakeup):
             consumer.poll(PATIENCE)
-        timer.join()
         assert consumer.poll(0.0) == []
 
 
@@ -183,11 +181,11 @@ def test_an_interrupt_ends_a_poll_and_loses_nothing(topics: Topics) -> None:
     with assigned(topics, topic) as consumer:
         # A shell's background jobs are started with the signal ignored.
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
-        timer = threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT))
-        timer.start()
-        with pytest.raises(KeyboardInterrupt):
+        with (
+            once_blocked(lambda: os.kill(os.getpid(), signal.SIGINT)),
+            pytest.raises(KeyboardInterrupt),
+        ):
             consumer.poll(None)
-        timer.join()
         signal.signal(signal.SIGINT, before)
         topics.write(topic, [b"after"])
         assert values(consumer.poll(PATIENCE)) == [b"after"]

@@ -213,7 +213,7 @@ def test_losses_and_timeouts_are_told(
 
 def test_without_a_broker_the_error_names_the_address() -> None:
     async def main() -> None:
-        async with AsyncProducer("127.0.0.1:1", max_block=0.3) as producer:
+        async with AsyncProducer("127.0.0.1:1", max_block=1) as producer:
             with pytest.raises(BootstrapFailed, match=r"127\.0\.0\.1:1"):
                 await producer.send("t", b"v")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ import pytest
 
 from millstream import Consumer, Producer, TopicPartition
 from millstream.client.producer import kernel
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from millstream.testing.embedded import EmbeddedBroker
@@ -34,13 +34,9 @@ def warm_up(producer: Producer, topic: str, partitions: int) -> None:
         producer.send(topic, b"warm", partition=partition).result(WAIT_S)
 
 
-def until(is_so: Any) -> None:
-    pause = threading.Event()
-    for _ in range(int(WAIT_S / 0.01)):
-        if is_so():
-            return
-        pause.wait(0.01)
-    pytest.fail("it did not come to that")
+def until_sum(counts: list[int], least: int) -> None:
+    """Return when the writers have come so far together."""
+    until(lambda: sum(counts) >= least)
 
 
 def read_all(broker: EmbeddedBroker, topic: str, partitions: int, count: int) -> list[Any]:
@@ -90,18 +86,19 @@ def test_nothing_is_lost_or_reordered_while_connections_break(
         **settings,
     ) as producer:
         warm_up(producer, topic, 3)
-        pause = threading.Event()
+        sent = [0, 0, 0]
 
         def send(partition: int) -> None:
             for number in range(count):
-                producer.send(topic, b"%d" % number, partition=partition)
+                delivery = producer.send(topic, b"%d" % number, partition=partition)
+                sent[partition] += 1
                 if number % 100 == 0:
-                    pause.wait(0.01)
+                    delivery.result(WAIT_S)
 
         with ThreadPoolExecutor(3) as pool:
             sending = [pool.submit(send, partition) for partition in range(3)]
-            for _ in range(breaks):
-                pause.wait(0.03)
+            for part in range(1, breaks + 1):
+                until_sum(sent, 3 * count * part // (breaks + 1))
                 millstream_broker.disconnect_clients()
             for each in sending:
                 each.result(WAIT_S)
@@ -122,7 +119,7 @@ def test_no_row_is_lost_or_reordered_while_connections_break(
 ) -> None:
     pa: Any = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
     topic, rows, tables = millstream_topic(partitions=4), 8_000, 4
-    pause = threading.Event()
+    begun = [0, 0]
 
     def table(writer: int, number: int) -> Any:
         places = range(number * rows, (number + 1) * rows)
@@ -134,6 +131,7 @@ def test_no_row_is_lost_or_reordered_while_connections_break(
 
     def send(writer: int) -> None:
         for number in range(tables):
+            begun[writer] += 1
             sent = producer.send_batch(topic, table(writer, number))
             if number % 2:
                 sent.result(WAIT_S)
@@ -145,8 +143,8 @@ def test_no_row_is_lost_or_reordered_while_connections_break(
         ThreadPoolExecutor(2) as pool,
     ):
         sending = [pool.submit(send, writer) for writer in range(2)]
-        for _ in range(5):
-            pause.wait(0.03)
+        for count in range(2, 2 * tables):
+            until_sum(begun, count)
             millstream_broker.disconnect_clients()
         for each in sending:
             each.result(WAIT_S)
@@ -242,10 +240,10 @@ def warm_up_with_flush(producer: Producer, topic: str) -> None:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_whatever_breaks_every_record_is_there_once_and_in_order(seed: int) -> None:
-    lanes_soak = pytest.importorskip(
-        "tests.integration.client.producer.lanes_soak", reason="pyarrow is not installed"
+    sending_soak = pytest.importorskip(
+        "tests.integration.client.producer.sending_soak", reason="pyarrow is not installed"
     )
-    lanes_soak.LanesSoak(seed).run()
+    sending_soak.LanesSoak(seed).run()
 
 
 @pytest.mark.parametrize("linger", [0.0, 0.05])

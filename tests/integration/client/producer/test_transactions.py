@@ -25,6 +25,7 @@ from millstream.errors import (
     TransactionAborted,
 )
 from tests.integration.client.producer.reading import confluent_kafka, read_all
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -229,11 +230,7 @@ def impatient(producer: Producer | AsyncProducer) -> Iterator[None]:
 
 def wait_until_ready(producer: Producer | AsyncProducer) -> None:
     manager = producer._core.require_transactions()
-    for _ in range(3000):
-        if manager.state is State.READY:
-            return
-        threading.Event().wait(0.01)
-    pytest.fail(f"the producer is {manager.state.value}")
+    until(lambda: manager.state is State.READY, lambda: f"the producer is {manager.state.value}")
 
 
 @pytest.mark.usefixtures("version")

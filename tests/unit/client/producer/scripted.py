@@ -207,8 +207,8 @@ class Desk:
         self.core = ProducerCore(
             ProducerConfig(**given), selector=self.selector, clock=self.clock, random=Random(2)
         )
-        wish = self.core.wait_for_topic(TOPIC, -1)
-        self.turn(wish.done)
+        waiting = self.core.wait_for_topic(TOPIC, -1)
+        self.turn(waiting.done)
 
     def turn(self, is_done: Any, limit_ms: int = 300_000) -> None:
         """Let time pass until something is so."""

@@ -27,7 +27,7 @@ from tests.unit.client.producer.fakes import TOPIC, InlineDispatcher, make_batch
 
 
 @pytest.fixture(autouse=True, params=[delivery.Delivery, kernel.Delivery], ids=["plain", "kernel"])
-def each_twin(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def each_version(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every test here holds for both kinds of handles."""
     monkeypatch.setitem(globals(), "Delivery", request.param)
 
@@ -335,8 +335,10 @@ class TestTables:
         batch = make_batch(2)
 
         async def main() -> list[ProducedRange]:
-            threading.Timer(0.01, batch.complete, (3, -1)).start()
-            return await BatchDelivery(TOPIC, [(batch, 0, 2)])
+            waiting = asyncio.ensure_future(BatchDelivery(TOPIC, [(batch, 0, 2)]))
+            await asyncio.sleep(0)
+            await asyncio.to_thread(batch.complete, 3, -1)
+            return await waiting
 
         assert asyncio.run(main()) == [ProducedRange(TOPIC, 0, 3, 2)]
 

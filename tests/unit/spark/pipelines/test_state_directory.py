@@ -1,4 +1,4 @@
-"""The directory of a pipeline: one process at a time, its status, and the wish to stop."""
+"""The directory of a pipeline: one process at a time, its status, and the request to stop."""
 
 from __future__ import annotations
 

@@ -289,7 +289,7 @@ class ClassicGroup:
         return max(votes, key=votes.__getitem__)
 
     def begin_generation(self, wall_ms: int) -> None:
-        """Who is there makes the next generation; nobody makes the group empty."""
+        """The members that are there make the next generation; without any the group is empty."""
         self.generation += 1
         self.pending_sync_ids.clear()
         if self.members:

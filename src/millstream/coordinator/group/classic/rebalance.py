@@ -178,7 +178,7 @@ class Rebalancer:
         return self._answers.decision(None, self.complete(group, now))
 
     def complete(self, group: ClassicGroup, now: Moment) -> Records:
-        """Who joined makes the next generation. Static members may be away, others are removed."""
+        """The members that joined make the next generation; absent ones go, unless static."""
         self._timers.cancel((group, JOIN))
         for member in list(group.members.values()):
             if member.awaiting_join is None and member.instance_id is None:

@@ -207,7 +207,7 @@ def test_leaving_gives_everything_back_first(instance_id: str | None, epoch: int
     assert not world.link.orders
 
 
-def test_leaving_before_the_group_took_us_in_needs_no_goodbye() -> None:
+def test_leaving_before_the_group_took_us_in_needs_no_request() -> None:
     world = World(t=2)
     consumer = member(world)
     done: list[bool] = []

@@ -239,7 +239,7 @@ def leave(story: Story) -> None:
     story.membership.acknowledge(story.owner.events[-1], 0)
 
 
-def test_a_goodbye_that_was_lost_is_said_again_to_whoever_coordinates_now() -> None:
+def test_a_leave_request_that_was_lost_is_sent_again_to_the_present_coordinator() -> None:
     story = Story()
     leave(story)
 
@@ -260,7 +260,7 @@ def test_a_goodbye_that_was_lost_is_said_again_to_whoever_coordinates_now() -> N
     assert story.outcomes == ["left"]
 
 
-def test_a_goodbye_is_not_said_for_ever() -> None:
+def test_a_leave_request_is_not_sent_for_ever() -> None:
     story = Story()
     leave(story)
     story.link.answer(BrokerUnreachable("gone"), 100)

@@ -139,7 +139,7 @@ def test_unsubscribing_gives_everything_back_and_leaves() -> None:
     story.membership.unsubscribe(0, lambda: story.outcomes.append("left"))
     event = story.owner.events[-1]
     assert event == Revoked(partitions("t-0 t-1"), commits_first=True)
-    story.commit()  # The user's last one, before his listener ends.
+    story.commit()  # The user's last one, before the listener ends.
     assert story.router.request(OffsetCommitRequest).member_id == "m"
     story.membership.acknowledge(event, 0)
     story.link.answer(ConsumerGroupHeartbeatResponse())

@@ -1,13 +1,13 @@
 """Breaks everything around a producer whose batches the sockets' thread sends by itself.
 
-    python -m tests.integration.client.producer.lanes_soak --seeds 100 --start 0
+    python -m tests.integration.client.producer.sending_soak --seeds 100 --start 0
 
-Express lanes need real sockets and threads, so the simulations of the producer have none. Here a
-seed chooses the producer's settings, who writes what (records, tables) and what goes wrong when:
-errors of all kinds, answers that are late or never come, connections that break before and after
-the broker has acted, brokers that stop, die and come back. How threads interleave is chance.
-Whatever happens, every record is there once, at the offset that was told, in the order of its
-writer; every callback runs once; and the memory stays within its bound.
+The compiled sink needs real sockets and threads, so the simulations of the producer have none.
+Here a seed chooses the producer's settings, what each writer writes (records or tables) and what
+goes wrong when: errors of all kinds, answers that are late or never come, connections that break
+before and after the broker has acted, brokers that stop, die and come back. How threads
+interleave is chance. Whatever happens, every record is there once, at the offset that was told, in
+the order of its writer; every callback runs once; and the memory stays within its bound.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import pyarrow as pa
 from millstream import Producer, read_topic
 from millstream.testing import EmbeddedBroker
 from tests.simulation.seeds import run_seeds
+from tests.waiting import let_time_pass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -136,13 +137,12 @@ class LanesSoak:
         random: Random,
     ) -> None:
         is_enough = False
-        pause = threading.Event()
         try:
             while not (self._is_over.is_set() and is_enough):
                 write(producer, written, random)
                 buffered = producer._core.accumulator.buffered_bytes
                 self._buffered_max = max(self._buffered_max, buffered)
-                pause.wait(random.choice([0, 0, 0.001, 0.01]))
+                let_time_pass(random.choice([0, 0, 0.001, 0.01]))
                 if not is_enough and len(written.values) >= SENT_MIN:
                     is_enough = True
                     self._enough.release()
@@ -177,9 +177,8 @@ class LanesSoak:
     # ---- what goes wrong ----
 
     def _break(self, broker: EmbeddedBroker, writers: int) -> None:
-        pause = threading.Event()
         for _ in range(self._random.randint(10, 60)):
-            pause.wait(self._random.choice([0, 0.002, 0.01, 0.03]))
+            let_time_pass(self._random.choice([0, 0.002, 0.01, 0.03]))
             self._fault(broker)
         # Faults without an end would be faster than any progress on a busy machine.
         broker.faults.clear()
