@@ -70,7 +70,7 @@ def test_local_files_are_made_without_a_process_and_as_hadoop_makes_them(
         files.setPermission(made, hadoop.permission.FsPermission("640"))
         return _faults_of_ended_children(pid) - before
 
-    assert files.getRaw().getClass().getName() == "millstream.DirectLocalFileSystem"
+    assert _is_direct(files)
     # Python workers of other tests may end meanwhile; a chmod would show every time.
     assert 0 in [faults_of_making(f"made-{number}") for number in range(5)]
     assert stat.S_IMODE((tmp_path / "made-0").stat().st_mode) == 0o640
@@ -87,6 +87,20 @@ def test_directories_keep_their_group_for_what_is_made_in_them(
     _local_file_system(direct_spark).mkdirs(made)
 
     assert (tmp_path / "made").stat().st_mode & stat.S_ISGID
+
+
+def test_permissions_are_set_directly_again_when_the_file_system_is_made_anew(
+    direct_spark: SparkSession,
+) -> None:
+    for _ in range(2):
+        assert _is_direct(_local_file_system(direct_spark))
+        _local_file_system(direct_spark).close()
+        assert not _is_direct(_local_file_system(direct_spark))
+        session(master="local[2]", spark__sql__shuffle__partitions=2)
+
+
+def _is_direct(files: Any) -> bool:
+    return str(files.getRaw().getClass().getName()).startswith("millstream.DirectLocalFileSystem")
 
 
 def _local_file_system(spark: Any) -> Any:

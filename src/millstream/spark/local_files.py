@@ -13,6 +13,7 @@ and renames of files stay as they are; where it cannot be done, nothing is chang
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 from typing import TYPE_CHECKING, Any, Final
@@ -28,6 +29,7 @@ SETTING: Final = "spark.millstream.directPermissions"
 _HADOOP: Final = "org.apache.hadoop.fs"
 _RAW: Final = f"{_HADOOP}.RawLocalFileSystem"
 _DIRECT: Final = "millstream.DirectLocalFileSystem"
+_numbers: Final = itertools.count(1)
 
 # The body of a class that extends `_RAW`. Directories are left to `chmod`, which keeps their
 # set-group-ID bit; so are sticky bits, of which java.nio knows nothing.
@@ -79,6 +81,8 @@ def _change(spark: Any) -> None:
     if local.getRaw().getClass().getName() != _RAW:
         return
     evaluator = jvm.org.codehaus.janino.ClassBodyEvaluator()
-    evaluator.setClassName(_DIRECT)
+    # py4j remembers methods by the names of classes. Of a second class with the name of the first
+    # it would call the first one's, which Java refuses.
+    evaluator.setClassName(f"{_DIRECT}{next(_numbers)}")
     evaluator.setExtendedClass(jvm.java.lang.Class.forName(_RAW))
     evaluator.createInstance(jvm.java.io.StringReader(_BODY)).goBelow(local)
