@@ -20,11 +20,8 @@ _VOTER = re.compile(r"(?P<id>[0-9]+)@(?P<host>[^@\s]+):(?P<port>[0-9]+)", re.ASC
 _SERVER = re.compile(r"(?P<host>[^@\s]+):(?P<port>[0-9]+)", re.ASCII)
 _PORT_MAX = 65_535
 
-SNAPSHOT_CHUNK_BYTES = 1 << 20
-"""How much of a snapshot one FetchSnapshot asks for."""
-
-FETCH_BYTES_MAX = 8 << 20
-"""How much of the log one Fetch asks for."""
+FETCH_BYTES_MAX = 1 << 20
+"""How much of the log or of a snapshot one request asks for, unless told otherwise."""
 
 FETCH_WAIT_MAX_MS = 500
 """How long a leader may hold a Fetch that has nothing to bring."""
@@ -116,6 +113,21 @@ class QuorumConfig:
         False,
         any_value(),
         "Whether a controller that is not a voter asks by itself to become one.",
+    )
+
+    fetch_max_bytes: int = key(
+        "controller.quorum.fetch.max.bytes",
+        FETCH_BYTES_MAX,
+        at_least(1),
+        "How much of the metadata log one fetch of another node asks for.",
+        unit="bytes",
+    )
+    fetch_snapshot_max_bytes: int = key(
+        "controller.quorum.fetch.snapshot.max.bytes",
+        FETCH_BYTES_MAX,
+        at_least(1),
+        "How much of a snapshot of the metadata one fetch asks for.",
+        unit="bytes",
     )
 
     def __post_init__(self) -> None:

@@ -14,11 +14,12 @@ from millstream.network.client.link_reports import LinkReports
 from millstream.protocol.api import negotiate_api
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from random import Random
 
     from millstream.network.client.broker_link import Feature
     from millstream.protocol.api import ApiKey
+    from millstream.protocol.notation import VersionRange
 
 
 class BrokerDirectory:
@@ -102,6 +103,11 @@ class BrokerDirectory:
             return None if link is None else negotiate_api(api, link.versions.get(int(api)))
         except UnsupportedVersion:
             return None
+
+    def versions_of(self, node_id: int) -> Mapping[int, VersionRange] | None:
+        """The versions that a broker has told, by API key; None before it has."""
+        link = self._links.get(node_id)
+        return None if link is None or link.state is not LinkState.READY else link.versions
 
     def offers(self, node_id: int, api: ApiKey) -> bool:
         """Whether the broker has said that it knows an API."""
