@@ -11,12 +11,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from millstream.config import Rule, any_value, at_least, each, key, validate
-from millstream.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from millstream.errors import InvalidArgument
+from millstream.raft.voters import (
+    LOCAL_SUPPORTED_VERSIONS,
+    Endpoint,
+    ReplicaKey,
+    Voter,
+    VoterSet,
+)
+from millstream.types import Uuid
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _VOTER = re.compile(r"(?P<id>[0-9]+)@(?P<host>[^@\s]+):(?P<port>[0-9]+)", re.ASCII)
+_INITIAL_VOTER = re.compile(
+    r"(?P<id>[0-9]+)@(?P<host>[^@\s]+):(?P<port>[0-9]+):(?P<directory>[^:\s]+)", re.ASCII
+)
 _SERVER = re.compile(r"(?P<host>[^@\s]+):(?P<port>[0-9]+)", re.ASCII)
 _PORT_MAX = 65_535
 
@@ -152,6 +163,23 @@ def parse_voters(texts: Sequence[str], listener: str) -> VoterSet:
         assert match is not None, "QuorumConfig has checked it"
         endpoint = Endpoint(match["host"], int(match["port"]))
         voters.append(Voter(ReplicaKey(int(match["id"])), {listener: endpoint}))
+    return VoterSet(voters)
+
+
+def parse_initial_voters(text: str, listener: str) -> VoterSet:
+    """The first voters of a dynamic quorum: `id@host:port:directory`, separated by commas."""
+    voters = []
+    for item in text.split(","):
+        match = _INITIAL_VOTER.fullmatch(item.strip())
+        if match is None or int(match["port"]) > _PORT_MAX:
+            raise InvalidArgument(f"{item.strip()!r} must be ID@HOST:PORT:DIRECTORY_ID")
+        try:
+            directory_id = Uuid.parse(match["directory"])
+        except ValueError as error:
+            raise InvalidArgument(f"the directory id of {item.strip()!r} is {error}") from error
+        endpoint = Endpoint(match["host"], int(match["port"]))
+        key = ReplicaKey(int(match["id"]), directory_id)
+        voters.append(Voter(key, {listener: endpoint}, LOCAL_SUPPORTED_VERSIONS))
     return VoterSet(voters)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from millstream.errors import NO_ERROR, CorruptMessage, QuorumFault
+from millstream.errors import NO_ERROR, CorruptMessage, InconsistentClusterId, QuorumFault
 from millstream.protocol.messages import FetchRequest, FetchResponse
 from millstream.raft import batches, checks, wire_requests
 from millstream.raft.effects import AdvanceHighWatermark, AppendToLog, TruncateLog, Warn
@@ -113,6 +113,14 @@ class Following:
         """The leader has answered, or somebody who knows who leads."""
         replica = self._replica
         if response.error_code != NO_ERROR:
+            if response.error_code == InconsistentClusterId.code:
+                replica.emit(
+                    Warn(
+                        f"{sent.peer.endpoint} belongs to another cluster than this node, which is "
+                        f"of {replica.local.cluster_id}: check the addresses of the quorum, or "
+                        "whether the node was formatted with the right --cluster-id"
+                    )
+                )
             replica.connections.pause(sent.peer.id, replica.now_ms)
             return
         partition = checks.only(checks.only(response.responses).partitions)

@@ -1,7 +1,8 @@
 """The shipped test kit: an embedded broker, and fakes that pass the same tests as the real things.
 
-`EmbeddedBroker`, `EmbeddedCluster` and `ManualClock` can be imported from here, and are loaded when they are first
-asked for; everything else from its module. Nothing of it is imported by Millstream itself.
+`EmbeddedBroker`, `EmbeddedCluster` and `ManualClock` can be imported from here, and are loaded when
+they are first asked for; everything else from its module. Nothing of it is imported by Millstream
+itself.
 """
 
 from __future__ import annotations

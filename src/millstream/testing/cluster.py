@@ -7,9 +7,10 @@ of processes.
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from random import Random
 from typing import TYPE_CHECKING, Final
 
@@ -33,8 +34,8 @@ from millstream.testing.scratch import ScratchDirectory, UnsyncedFileSystem
 from millstream.types import Uuid
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable, Mapping
+    from concurrent.futures import Future
     from types import TracebackType
     from typing import Self, TypeVar
 
@@ -135,6 +136,7 @@ class _Member:
         self.config = config
         self._cuts = cuts
         self._paused: threading.Event | None = None
+        self._starting: Future[Node] | None = None
         self.thread: LoopThread | None = None
         self.node: Node | None = None
         self.environment: _NodeEnvironment | None = None
@@ -149,12 +151,17 @@ class _Member:
             raise InvalidArgument(f"node {self.id} is started already: stop it first")
         self.failure = None
         self.thread = LoopThread(f"millstream-node-{self.id}")
+        work = self._start(self.thread)
+        self._starting = asyncio.run_coroutine_threadsafe(work, self.thread.loop)
         try:
-            self.node = self.thread.run(self._start(self.thread))
-        except BaseException:
-            self.thread.close()
-            self.thread = None
-            raise
+            self.node = self._starting.result()
+        except CancelledError as error:
+            raise MillstreamError(f"node {self.id} was ended while it started") from error
+        finally:
+            self._starting = None
+            if self.node is None:
+                self.thread.close()
+                self.thread = None
 
     async def _start(self, thread: LoopThread) -> Node:
         self.environment = _NodeEnvironment(self.id, self._cuts, thread.loop)
@@ -167,6 +174,9 @@ class _Member:
 
     def end(self, *, is_clean: bool) -> None:
         self.resume()
+        if self._starting is not None:
+            self._starting.cancel()
+            return
         thread, node = self.thread, self.node
         self.thread = self.node = None
         if thread is None or node is None:
@@ -213,15 +223,12 @@ class EmbeddedCluster:
         self._scratch = ScratchDirectory()
         self._cuts = _Cuts()
         self._reserved: list[socket.socket] = []
-        broker_ids = range(1, nodes + 1)
-        voter_ids = range(nodes + 1, nodes + controllers + 1) if controllers else broker_ids
-        ports = {node_id: self._reserve() for node_id in voter_ids}
-        self._cuts.node_by_port = {port: node_id for node_id, port in ports.items()}
         self._members: dict[int, _Member] = {}
-        for node_id in sorted({*broker_ids, *voter_ids}):
-            config = self._config(node_id, ports, is_broker=node_id in broker_ids)
-            self._members[node_id] = _Member(config, self._cuts)
-        self._format(ports)
+        try:
+            self._make(nodes, controllers)
+        except BaseException:
+            self.close()
+            raise
 
     def __enter__(self) -> Self:
         self.start()
@@ -236,6 +243,16 @@ class EmbeddedCluster:
         self.close()
 
     # What it is made of.
+
+    def _make(self, nodes: int, controllers: int) -> None:
+        broker_ids = range(1, nodes + 1)
+        voter_ids = range(nodes + 1, nodes + controllers + 1) if controllers else broker_ids
+        ports = {node_id: self._reserve() for node_id in voter_ids}
+        self._cuts.node_by_port = {port: node_id for node_id, port in ports.items()}
+        for node_id in sorted({*broker_ids, *voter_ids}):
+            config = self._config(node_id, ports, is_broker=node_id in broker_ids)
+            self._members[node_id] = _Member(config, self._cuts)
+        self._format(ports)
 
     def _reserve(self) -> int:
         """A port that stays this cluster's, also while its node is stopped."""
@@ -387,7 +404,7 @@ class EmbeddedCluster:
 
     def _end(self, node_ids: tuple[int, ...], *, is_clean: bool) -> None:
         chosen = [self._member(each) for each in node_ids] or list(self._members.values())
-        with ThreadPoolExecutor(len(chosen)) as pool:
+        with ThreadPoolExecutor(max(1, len(chosen))) as pool:
             for ended in [pool.submit(each.end, is_clean=is_clean) for each in chosen]:
                 ended.result()
 

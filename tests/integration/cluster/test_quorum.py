@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,7 +12,7 @@ from millstream.client.admin.topics import NewTopic
 from millstream.errors import MillstreamError
 from millstream.node.formatting import storage_info
 from millstream.storage.disk import DiskFileSystem
-from millstream.storage.manager.meta_properties import write_meta_properties
+from millstream.storage.manager.meta_properties import MetaProperties, write_meta_properties
 from millstream.testing import EmbeddedCluster
 from tests.waiting import until
 
@@ -105,7 +106,7 @@ def test_a_controller_that_stops_hands_over(cluster: EmbeddedCluster, admin: Adm
 
     cluster.stop(former)
 
-    assert other_active(cluster, former) is not None
+    until(lambda: other_active(cluster, former) is not None)
     create(admin, "after")
     cluster.start(former)
     until_equal(cluster, "after")
@@ -177,35 +178,38 @@ def test_brokers_and_controllers_apart() -> None:
         until_equal(cluster, "first", "second")
 
 
-def test_a_node_that_was_away_for_long_begins_with_a_snapshot() -> None:
-    settings = {
-        "metadata.log.max.record.bytes.between.snapshots": "2000",
-        "metadata.max.retention.bytes": "1",
-        "metadata.log.segment.bytes": "1048576",
-    }
-    with (
-        EmbeddedCluster(nodes=3, settings=settings) as cluster,
-        Admin(cluster.bootstrap_servers) as admin,
-    ):
-        away = next(each for each in cluster.running if each != cluster.controller_id())
-        cluster.stop(away)
-        for number in range(30):
-            create(admin, f"topic-{number}")
-        cluster.start(away)
+def test_a_node_that_comes_late_begins_with_a_snapshot() -> None:
+    settings = {"metadata.log.max.record.bytes.between.snapshots": "2000"}
+    cluster = EmbeddedCluster(nodes=2, controllers=1, settings=settings)
+    try:
+        cluster.start(1, 3)
+        with Admin(cluster.bootstrap_servers) as admin:
+            for number in range(30):
+                create(admin, f"topic-{number}")
+        cluster.start(2)
 
         until_equal(cluster, *[f"topic-{number}" for number in range(30)])
+        shared = cluster.node(2).shared
+        assert shared is not None
+        assert cluster.call(2, lambda node: shared.log.start_offset) > 0
+    finally:
+        cluster.close()
 
 
-def test_a_node_of_another_cluster_is_not_let_in(cluster: EmbeddedCluster) -> None:
+def test_a_node_of_another_cluster_is_not_let_in(
+    cluster: EmbeddedCluster, admin: Admin, caplog: pytest.LogCaptureFixture
+) -> None:
     stranger = next(each for each in cluster.running if each != cluster.controller_id())
     config = cluster.node(stranger).config
     cluster.stop(stranger)
     (path, meta), *_ = storage_info(config, DiskFileSystem()).metas.items()
-    write_meta_properties(
-        DiskFileSystem(), path, type(meta)("AAAAAAAAAAAAAAAAAAAAEQ", meta.node_id, meta.directory_id)
-    )
+    other = MetaProperties("AAAAAAAAAAAAAAAAAAAAEQ", meta.node_id, meta.directory_id)
+    write_meta_properties(DiskFileSystem(), path, other)
 
-    with pytest.raises(MillstreamError, match="cluster"):
-        cluster.start(stranger)
-
-    assert stranger not in cluster.running
+    with ThreadPoolExecutor(1) as pool:
+        started = pool.submit(cluster.start, stranger)
+        until(lambda: "belongs to another cluster" in caplog.text)
+        create(admin, "without-it")
+        cluster.kill()
+        with pytest.raises(MillstreamError):
+            started.result()
