@@ -12,7 +12,7 @@ from millstream.cli.faults import CommandFailed, ExitCode, UsageFault
 from millstream.cli.options import AsJson, new_family
 from millstream.cli.output import complain, note, show_json, show_rows
 from millstream.clock import SystemClock
-from millstream.errors import KafkaStorageError
+from millstream.errors import InvalidArgument, KafkaStorageError
 from millstream.metadata.features import (
     FEATURES,
     METADATA_VERSION,
@@ -26,6 +26,8 @@ from millstream.node.formatting import (
     storage_info,
 )
 from millstream.node.main import read_config
+from millstream.raft.config import parse_initial_voters
+from millstream.raft.voters import VoterSet
 from millstream.storage.disk import DiskFileSystem
 from millstream.storage.manager.meta_properties import require_one_owner
 
@@ -48,6 +50,23 @@ NodeSettings = Annotated[
 ]
 
 
+Standalone = Annotated[
+    bool, typer.Option("--standalone", help="This controller is the first and only voter.")
+]
+InitialControllers = Annotated[
+    str | None,
+    typer.Option(
+        "--initial-controllers",
+        "-I",
+        metavar="ID@HOST:PORT:DIRECTORY,...",
+        help="The first voters, the same on each; `storage random-uuid` makes directory ids.",
+    ),
+]
+NoInitialControllers = Annotated[
+    bool, typer.Option("--no-initial-controllers", help="This node joins a quorum that there is.")
+]
+
+
 @family.command("format")
 def format_directories(
     cluster_id: Annotated[
@@ -65,6 +84,9 @@ def format_directories(
         list[str] | None,
         typer.Option("--feature", metavar="NAME=LEVEL", help="One set otherwise; repeatable."),
     ] = None,
+    standalone: Standalone = False,
+    initial_controllers: InitialControllers = None,
+    no_initial_controllers: NoInitialControllers = False,
     ignore_formatted: Annotated[
         bool, typer.Option("--ignore-formatted", help="Directories that are formatted are fine.")
     ] = False,
@@ -72,12 +94,20 @@ def format_directories(
 ) -> None:
     """Take the directories of a node for a cluster.
 
-    A server that finds its directories empty does this by itself. It is for nodes that join a
-    cluster that has an id already, and for features that differ from the defaults.
+    A server that finds its directories empty and is alone does this by itself. It is for nodes of
+    a cluster with others, which must have the same id, and for features that differ from the
+    defaults. Of a dynamic quorum (no controller.quorum.voters) the first voters are this controller
+    alone, unless they are named or there is a quorum to join.
 
     Example: `millstream storage format --cluster-id $(millstream storage random-uuid) --data DIR`
     """
     node = read_config(os.environ, file=config, data=data, settings=settings or ())
+    voters = _first_voters(
+        node,
+        initial_controllers,
+        is_standalone=standalone,
+        joins_later=no_initial_controllers,
+    )
     filesystem, random = DiskFileSystem(), SystemRandom()
     info = storage_info(node, filesystem)
     if info.metas and not ignore_formatted:
@@ -95,6 +125,7 @@ def format_directories(
         controller_endpoints=configured_controllers(node),
         metadata_version=parse_metadata_version(release_version),
         features=_levels(feature or []),
+        initial_voters=voters,
     )
     if as_json:
         show_json({"cluster_id": owner, "formatted": formatted})
@@ -102,6 +133,33 @@ def format_directories(
         note(f"{path}: formatted for cluster {owner}, node {node.process.node_id}", as_json=as_json)
     if not formatted:
         note("nothing to do: every directory is formatted", as_json=as_json)
+
+
+def _first_voters(
+    node: NodeConfig, listed: str | None, *, is_standalone: bool, joins_later: bool
+) -> VoterSet | None:
+    """The voters that a dynamic quorum begins with; None for this node alone."""
+    given = [is_standalone, listed is not None, joins_later]
+    if sum(given) > 1:
+        raise UsageFault(
+            "--standalone, --initial-controllers and --no-initial-controllers exclude each other"
+        )
+    if any(given) and node.quorum.voters:
+        raise UsageFault(
+            "the voters are those of controller.quorum.voters: leave that out for a dynamic "
+            "quorum, or leave out --standalone, --initial-controllers or --no-initial-controllers"
+        )
+    if (is_standalone or listed is not None) and not node.is_controller:
+        raise UsageFault("this node is no controller by process.roles: name no first voters")
+    if joins_later:
+        return VoterSet()
+    if listed is None:
+        return None
+    listener = node.network.controller_listener_names[0].upper()
+    try:
+        return parse_initial_voters(listed, listener)
+    except InvalidArgument as error:
+        raise UsageFault(f"--initial-controllers: {error}") from error
 
 
 @family.command("info")

@@ -109,10 +109,11 @@ class ClusterControl:
             self._check_not_alive(existing, context.now_ms)
         registration = self._registration(request, next_offset, existing if is_same else None)
         metadata_version = self._state.image.metadata_version
-        records: list[Message] = [registration.to_record(metadata_version)]
+        records: list[Message] = []
         if existing is not None and not is_same:
             was_clean = context.version < 3 or request.previous_broker_epoch == existing.epoch
             records += self._replication.broker_restarted(existing.id, was_clean=was_clean)
+        records.append(registration.to_record(metadata_version))
         return Decision(
             BrokerRegistrationResponse(broker_epoch=registration.epoch), records, is_atomic=False
         )
@@ -134,7 +135,7 @@ class ClusterControl:
         if after is BrokerState.CONTROLLED_SHUTDOWN and records:
             self._sessions.note_shutdown_offset(broker.id, next_offset + len(records) - 1)
         response = BrokerHeartbeatResponse(
-            is_caught_up=request.current_metadata_offset >= broker.epoch,
+            is_caught_up=self._is_caught_up(broker, request),
             is_fenced=after.is_fenced,
             should_shut_down=after is BrokerState.SHUTDOWN_NOW,
         )
@@ -249,7 +250,7 @@ class ClusterControl:
         if current is BrokerState.FENCED:
             if request.want_shut_down:
                 return BrokerState.SHUTDOWN_NOW
-            is_caught_up = request.current_metadata_offset >= broker.epoch
+            is_caught_up = self._is_caught_up(broker, request)
             # A broker that began to shut down comes back by registering anew, not by changing its
             # mind.
             can_join = is_caught_up and not request.want_fence and not broker.in_controlled_shutdown
@@ -263,6 +264,16 @@ class ClusterControl:
                 return BrokerState.CONTROLLED_SHUTDOWN
             return BrokerState.SHUTDOWN_NOW
         return self._next_while_shutting_down(broker)
+
+    def _is_caught_up(self, broker: BrokerRegistration, request: BrokerHeartbeatRequest) -> bool:
+        """Whether the broker has applied the record that registered it.
+
+        Its epoch is the offset of the first record of that decision; where the record itself is
+        not known, because it came with a snapshot, that must do.
+        """
+        epoch, offset = self._state.registered_at.get(broker.id, (-1, -1))
+        registered_at = offset if epoch == broker.epoch else broker.epoch
+        return request.current_metadata_offset >= registered_at
 
     def _next_while_shutting_down(self, broker: BrokerRegistration) -> BrokerState:
         # It was taken out of every ISR when it asked to go, so it leads nothing any more.

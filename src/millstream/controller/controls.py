@@ -61,7 +61,11 @@ class Controls:
         upgrade_kraft_version: Callable[[int, bool], None],
     ) -> None:
         self.state = state
-        self.sessions = BrokerSessions(config.broker_session_timeout_ms, node_id)
+        self.sessions = BrokerSessions(
+            config.broker_session_timeout_ms,
+            node_id,
+            is_alone=lambda: seams.quorum_ids() <= {node_id},
+        )
         self.replication = ReplicationControl(state)
         self.cluster = ClusterControl(state, self.replication, self.sessions, cluster_id)
         schema = ConfigSchema(

@@ -28,6 +28,8 @@ class RequestContext:
     """Since 1970: for what is stored."""
     version: int = 0
     client_id: str = ""
+    client_host: str = ""
+    """The address of the client that asks; empty if a node asks for itself."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -186,7 +186,7 @@ class PartitionChangeBuilder:
         if leader != NO_LEADER or not self._rules.has_elr:
             if known:
                 record.last_known_elr = []
-        elif self._partition.leader != NO_LEADER and record.isr == []:
+        elif self._partition.leader != NO_LEADER and not known:
             record.last_known_elr = [self._partition.leader]
 
     def _set_assignment(self, record: PartitionChangeRecord) -> None:

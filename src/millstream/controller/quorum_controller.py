@@ -29,6 +29,7 @@ from millstream.errors import (
 from millstream.metadata.features import METADATA_VERSION, TRANSACTIONS_SINCE
 from millstream.metadata.image import MetadataProvenance
 from millstream.metadata.records import versioned
+from millstream.protocol.messages.broker_records import RegisterBrokerRecord
 from millstream.protocol.messages.config_records import FeatureLevelRecord
 from millstream.protocol.messages.log_records import (
     AbortTransactionRecord,
@@ -109,6 +110,7 @@ class QuorumController:
         self._history = ImageHistory()
         self._high_watermark = 0
         self._paused_until_ms = 0
+        self._registered_at: dict[int, tuple[int, int]] = {}
         self._term: _Term | None = None
 
     @property
@@ -143,6 +145,7 @@ class QuorumController:
         image = self._history.current
         index = PartitionIndex(image.topics)
         state = ControllerState(image, index, self._topic_defaults, self._random)
+        state.registered_at = self._registered_at
         controls = Controls(
             state,
             self._config,
@@ -195,6 +198,7 @@ class QuorumController:
         else:
             self._high_watermark = max(self._high_watermark, batch.last_offset + 1)
             self._history.replay_committed(batch)
+            self._note_registrations(batch.records, batch.base_offset)
 
     def on_snapshot(self, batches: Iterable[MetadataBatch], provenance: MetadataProvenance) -> None:
         """The log begins with this snapshot now. Never happens while active."""
@@ -369,6 +373,7 @@ class QuorumController:
             raise NotController(f"records are at {appended}, they were decided for {last_offset}")
         if self._term is not term:
             raise NotController("leadership was lost during the append")
+        self._note_registrations(records, last_offset - len(records) + 1)
         self._history.push(point)
         self._history.commit(self._high_watermark - 1)
         term.last_offset = last_offset
@@ -376,6 +381,11 @@ class QuorumController:
         for delta in deltas:
             if delta.touches("topics"):
                 term.state.index.update(delta.topics)
+
+    def _note_registrations(self, records: Sequence[Message], base_offset: int) -> None:
+        for offset, record in enumerate(records, base_offset):
+            if isinstance(record, RegisterBrokerRecord):
+                self._registered_at[record.broker_id] = record.broker_epoch, offset
 
     def _refuse_for_now(self, waiting: _Deferred) -> None:
         problem = f"{self._log.obstacle}; the request may still be done when there is room"

@@ -84,7 +84,7 @@ class ReassignmentControl:
                     result.error_code, result.error_message = error.code, str(error)
                 else:
                     records += [] if record is None else [record]
-        return Decision(response, records, is_atomic=False)
+        return Decision(response, records)
 
     def list_ongoing(
         self, request: ListPartitionReassignmentsRequest
@@ -158,7 +158,10 @@ class ReassignmentControl:
         builder = self._replication.builder(topic, partition_id)
         builder.replicas = (*target, *removing)
         builder.removing = tuple(removing)
-        builder.adding = tuple(sorted(set(target) - set(current)))
+        # New is what was no replica before a reassignment that is under way: asking for the same
+        # target again must not end it before the new replicas are in sync. (Apache Kafka leaves
+        # those among them that are no longer wanted, and waits for them too.)
+        builder.adding = tuple(sorted(set(target) - set(former)))
         return builder.build()
 
 

@@ -46,6 +46,8 @@ class ControllerState:
         self.topic_defaults = topic_defaults
         """A topic's settings as the configuration files have them."""
         self.random = random
+        self.registered_at: dict[int, tuple[int, int]] = {}
+        """By broker: its epoch, and the offset of the record that registered it."""
         self._remembered_for: ConfigurationsImage | None = None
         self._remembered: dict[str, tuple[int, bool]] = {}
 

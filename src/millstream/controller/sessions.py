@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 
 @dataclass(slots=True)
@@ -24,13 +24,21 @@ class _Session:
 class BrokerSessions:
     """The last heartbeat of each broker.
 
-    The broker in the process of the active controller is alive as long as anybody could ask, and
-    knows all that the controller has decided: it need not say so again and again.
+    Where the active controller is the only voter, the broker in its process is alive as long as
+    anybody could ask, and knows all that was decided: it need not say so again and again.
     """
 
-    def __init__(self, timeout_ms: int, local_id: int | None = None) -> None:
+    def __init__(
+        self,
+        timeout_ms: int,
+        local_id: int | None = None,
+        is_alone: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """`local_id`: the broker in this process; `is_alone`: no other node could be active."""
         self._timeout_ms = timeout_ms
         self._local_id = local_id
+        self._is_alone = is_alone
+        self._was_alone = is_alone()
         self._sessions: dict[int, _Session] = {}
 
     def assume(self, broker_id: int, epoch: int, now_ms: int, shutdown_offset: int | None) -> None:
@@ -65,10 +73,11 @@ class BrokerSessions:
 
     def expired(self, broker_ids: Iterable[int], now_ms: int) -> list[int]:
         """Those brokers that were silent for too long, the longest silence first."""
+        self._trust_local(now_ms)
         silent = [
             (session.contact_ms, broker_id)
             for broker_id in broker_ids
-            if broker_id != self._local_id
+            if broker_id != self._trusted_id
             and (session := self._sessions.get(broker_id)) is not None
             and now_ms >= session.contact_ms + self._timeout_ms
         ]
@@ -79,9 +88,22 @@ class BrokerSessions:
         contacts = [
             self._sessions[broker_id].contact_ms
             for broker_id in broker_ids
-            if broker_id in self._sessions and broker_id != self._local_id
+            if broker_id in self._sessions and broker_id != self._trusted_id
         ]
         return min(contacts) + self._timeout_ms if contacts else None
+
+    @property
+    def _trusted_id(self) -> int | None:
+        """The broker that need not be heard of."""
+        return self._local_id if self._is_alone() else None
+
+    def _trust_local(self, now_ms: int) -> None:
+        """When the quorum grows, the broker in this process has a full session to report."""
+        is_alone = self._is_alone()
+        local = None if self._local_id is None else self._sessions.get(self._local_id)
+        if local is not None and self._was_alone and not is_alone:
+            local.contact_ms = max(local.contact_ms, now_ms)
+        self._was_alone = is_alone
 
     def note_shutdown_offset(self, broker_id: int, offset: int) -> None:
         """A broker's leaderships are moved by the records up to this offset."""
@@ -96,7 +118,7 @@ class BrokerSessions:
         offsets = (
             other.metadata_offset
             for each in active
-            if each not in (broker_id, self._local_id)
+            if each not in (broker_id, self._trusted_id)
             and (other := self._sessions.get(each)) is not None
         )
         return min(offsets, default=shutdown_offset) >= shutdown_offset

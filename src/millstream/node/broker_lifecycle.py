@@ -115,14 +115,20 @@ class BrokerLifecycleManager:
         *,
         heartbeat_interval_ms: int,
         registration_timeout_ms: int,
-        is_controller_local: Callable[[], bool] = lambda: False,
+        session_timeout_ms: int = 9000,
+        is_alone: Callable[[], bool] = lambda: False,
     ) -> None:
-        """A controller of the same process needs no heartbeats from a broker that is running."""
-        self._is_controller_local = is_controller_local
+        """`is_alone`: the controller is in this process and nobody else can be.
+
+        It needs no heartbeats from a broker that is running.
+        """
+        self._is_alone = is_alone
         self._identity = identity
         self._interval_ms = heartbeat_interval_ms
         self._registration_timeout_ms = registration_timeout_ms
+        self._session_timeout_ms = session_timeout_ms
         self._registration_deadline_ms = 0
+        self._heard_ms = 0
         self._due_ms: int | None = None
         self._is_in_flight = False
         self._is_ready = False
@@ -182,6 +188,7 @@ class BrokerLifecycleManager:
         is_member = self.state in (BrokerState.RECOVERY, BrokerState.RUNNING)
         if is_controlled and is_member and self.failure is None:
             self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
+            self._heard_ms = now_ms
             self._send_soon(now_ms)
         else:
             self._finish()
@@ -213,6 +220,7 @@ class BrokerLifecycleManager:
         if response.error_code != NO_ERROR:
             self._heartbeat_refused(error_for_code(response.error_code), now_ms)
             return
+        self._heard_ms = now_ms
         self._unreported_directories -= self._directories_in_flight
         self.is_fenced = response.is_fenced
         self.refusal = None
@@ -226,7 +234,7 @@ class BrokerLifecycleManager:
             return
         if self.state is BrokerState.RECOVERY and not response.is_fenced:
             self.state = BrokerState.RUNNING
-        if self.state is BrokerState.RUNNING and not self.is_fenced and self._is_controller_local():
+        if self.state is BrokerState.RUNNING and not self.is_fenced and self._is_alone():
             return
         is_hasty = self._is_ready and response.is_fenced
         self._wait(now_ms, min(RETRY_MS, self._interval_ms) if is_hasty else self._interval_ms)
@@ -236,8 +244,10 @@ class BrokerLifecycleManager:
         if isinstance(error, StaleBrokerEpoch | BrokerIdNotRegistered):
             self._disowned(error, now_ms, is_leaving=is_leaving)
             return
-        if is_leaving and isinstance(error, KafkaStorageError) and self._is_controller_local():
-            # The controller stops with this process: nobody will have room before that.
+        is_hopeless = isinstance(error, KafkaStorageError) and self._is_alone()
+        if is_leaving and (is_hopeless or now_ms >= self._heard_ms + self._session_timeout_ms):
+            # The controller stops with this process, and nobody will have room before that; or
+            # there has been none for so long that the next one takes this broker for dead anyway.
             self.leaves_without_consent = True
             self._finish()
             return
@@ -255,6 +265,12 @@ class BrokerLifecycleManager:
         self._wait(now_ms, self._interval_ms)
 
     # What to do.
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether it runs and will send no heartbeat by itself."""
+        is_running = self.state is BrokerState.RUNNING
+        return is_running and self._due_ms is None and not self._is_in_flight
 
     @property
     def next_deadline_ms(self) -> int | None:

@@ -59,6 +59,8 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
+FORWARDING_TIMEOUT_MS: Final = 60_000
+"""How long a request to the controller may look for one."""
 CONTROLLED_SHUTDOWN_MAX_MS: Final = 300_000
 """How long a stop waits for the controller to move the leaderships."""
 
@@ -72,7 +74,7 @@ class BrokerServer:
         *,
         cluster_id: str,
         shared: SharedServer,
-        channel: ControllerChannel,
+        make_channel: Callable[[int | None], ControllerChannel],
         sockets: SocketServer,
         filesystem: FileSystem,
         clock: Clock,
@@ -80,14 +82,22 @@ class BrokerServer:
         timers: Timers,
         workers: Workers,
         on_fatal: Callable[[str, Exception], None],
-        is_controller_local: Callable[[], bool],
+        is_alone: Callable[[], bool],
     ) -> None:
-        """Touches nothing. `is_controller_local`: the active controller is in this process."""
-        self._is_controller_local = is_controller_local
+        """Touches nothing.
+
+        `make_channel` gives a way to the controller by how long a request may take. `is_alone`: no
+        other node can be the active controller.
+        """
+        self._is_alone = is_alone
         self._config = config
         self._cluster_id = cluster_id
         self._shared = shared
-        self._channel = channel
+        self._make_channel = make_channel
+        # One purpose, one channel: what waits for its answer must not hold the heartbeats back.
+        self._channel = make_channel(FORWARDING_TIMEOUT_MS)
+        self._heartbeats = make_channel(config.controller.broker_session_timeout_ms // 2)
+        self._directory_channel = make_channel(FORWARDING_TIMEOUT_MS)
         self._sockets = sockets
         self._clock = clock
         self._random = random
@@ -147,7 +157,7 @@ class BrokerServer:
             run_on_worker=partial(self._workers.run, "records"),
             alterer=ControllerIsrAlterer(
                 self._config.process.node_id,
-                self._channel,
+                self._make_channel(None),
                 broker_epoch=lambda: self.broker_epoch,
                 clock=self._clock,
                 timers=self._timers,
@@ -193,11 +203,24 @@ class BrokerServer:
     # Start.
 
     async def start(self, advertised: tuple[Endpoint, ...]) -> None:
-        """Load the metadata, open the logs, join the cluster. Requests are not served yet."""
+        """Register, open the logs, apply the metadata, be unfenced. Requests are not served yet.
+
+        The controller hears of this broker while its logs are recovered, however long that takes.
+        """
         self.dynamic.load(self._shared.loader.image.configs)
-        self._keeper.start()
-        node_id = self._config.process.node_id
+        self._keeper.take_directories()
         self._lifecycle = self._make_lifecycle(advertised)
+        self._lifecycle.start(self._clock.monotonic_ms())
+        self._pump()
+        await self._keeper.recover()
+        self._install_publishers()
+        self._lifecycle.become_ready(self._clock.monotonic_ms())
+        self._pump()
+        await self._until(lambda life: life.state is BrokerState.RUNNING)
+        self.apis.moves.resume()
+
+    def _install_publishers(self) -> None:
+        node_id = self._config.process.node_id
         replicas = ReplicaPublisher(node_id, self.replicas, self.logs, self._replica_placed)
         coordinators = self.coordinators.publisher
         self._shared.loader.install(
@@ -216,12 +239,6 @@ class BrokerServer:
                 ProgressPublisher(self._metadata_applied, self._controller_changed),
             ]
         )
-        now_ms = self._clock.monotonic_ms()
-        self._lifecycle.start(now_ms)
-        self._lifecycle.become_ready(now_ms)
-        self._pump()
-        await self._until(lambda life: life.state is BrokerState.RUNNING)
-        self.apis.moves.resume()
 
     def _make_lifecycle(self, advertised: tuple[Endpoint, ...]) -> BrokerLifecycleManager:
         process = self._config.process
@@ -231,7 +248,8 @@ class BrokerServer:
             ),
             heartbeat_interval_ms=process.heartbeat_interval_ms,
             registration_timeout_ms=process.registration_timeout_ms,
-            is_controller_local=self._is_controller_local,
+            session_timeout_ms=self._config.controller.broker_session_timeout_ms,
+            is_alone=self._is_alone,
         )
 
     # Stop.
@@ -252,7 +270,7 @@ class BrokerServer:
         except MillstreamError as error:
             _logger.warning("this broker leaves without the controller's consent: %s", error)
         if lifecycle.leaves_without_consent:
-            _logger.warning("this broker leaves unrecorded: the controller cannot write its log")
+            _logger.warning("this broker leaves unrecorded: no controller can write it down")
         await self._until_commits_settled()
 
     async def _until_commits_settled(self) -> None:
@@ -282,7 +300,7 @@ class BrokerServer:
         if request is not None:
             is_heartbeat = lifecycle.state is not BrokerState.STARTING
             api = ApiKey.BROKER_HEARTBEAT if is_heartbeat else ApiKey.BROKER_REGISTRATION
-            self._channel.submit(request, self._context(api), self._answered)
+            self._heartbeats.submit(request, self._context(api), self._answered)
         self._lifecycle_alarm.set(lifecycle.next_deadline_ms)
 
     def _answered(self, response: Message) -> None:
@@ -324,7 +342,8 @@ class BrokerServer:
             now_ms = self._clock.monotonic_ms()
             self._lifecycle.note_metadata_offset(last_offset, now_ms)
             known = self.metadata.broker(self._config.process.node_id)
-            if known is None or known.is_fenced or known.epoch != self.broker_epoch:
+            is_unknown = known is None or known.is_fenced or known.epoch != self.broker_epoch
+            if is_unknown or (self._lifecycle.is_silent and not self._is_alone()):
                 self._lifecycle.report(now_ms)
             # After the publication: an answer of the controller must not come in between.
             self._lifecycle_alarm.set(self._lifecycle.next_deadline_ms)
@@ -354,7 +373,7 @@ class BrokerServer:
         request = self._assignments.take_request(self.broker_epoch, now_ms)
         if request is not None:
             context = self._context(ApiKey.ASSIGN_REPLICAS_TO_DIRS)
-            self._channel.submit(request, context, self._assigned)
+            self._directory_channel.submit(request, context, self._assigned)
 
     def _assigned(self, response: Message) -> None:
         assert isinstance(response, AssignReplicasToDirsResponse)

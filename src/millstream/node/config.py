@@ -49,7 +49,7 @@ from millstream.network.server.listener_limits import (
 from millstream.node.client_telemetry import LOG, NONE
 from millstream.node.config_warnings import warnings_of
 from millstream.node.protection import protection_faults
-from millstream.raft.config import QuorumConfig
+from millstream.raft.config import QuorumConfig, parse_voters
 from millstream.replica.config import ReplicaConfig
 from millstream.server.config import ServerConfig
 from millstream.storage.log.config import LogConfig
@@ -290,6 +290,8 @@ def _with_defaults(given: Mapping[str, str]) -> dict[str, str]:
     roles = _items(texts.get("process.roles", f"{BROKER},{CONTROLLER}"))
     if CONTROLLER in roles:
         _add_controller_listener(texts, is_alone=BROKER not in roles)
+    else:
+        texts.setdefault("controller.listener.names", CONTROLLER_LISTENER)
     _map_controller_listeners(texts)
     if not texts.get("controller.quorum.voters") and not texts.get(
         "controller.quorum.bootstrap.servers"
@@ -381,7 +383,22 @@ def _faults_between(texts: Mapping[str, str]) -> list[Fault]:
     if BROKER not in process.process_roles and names - controllers:
         must_be = "only listeners of controller.listener.names on a node that is no broker"
         faults.append(Fault("listeners", listed, must_be))
+    return faults + _quorum_faults(process, parse(QuorumConfig, texts, ignore_unknown=True))
+
+
+def _quorum_faults(process: ProcessConfig, quorum: QuorumConfig) -> list[Fault]:
+    """Whether this node can find the quorum, and has the place in it that its roles say."""
+    faults = []
+    voters = parse_voters(quorum.voters, CONTROLLER_LISTENER).ids
+    listed, node_id = ",".join(quorum.voters), process.node_id
     if process.process_roles == (BROKER,):
-        must_be = "broker,controller or controller: this version runs clusters of one node"
-        faults.append(Fault("process.roles", BROKER, must_be))
+        if not quorum.voters and not quorum.bootstrap_servers:
+            must_be = "given, or controller.quorum.voters: a broker alone needs controllers"
+            faults.append(Fault("controller.quorum.bootstrap.servers", "", must_be))
+        if node_id in voters:
+            must_be = f"without node {node_id}, which is no controller by process.roles"
+            faults.append(Fault("controller.quorum.voters", listed, must_be))
+    elif voters and node_id not in voters:
+        must_be = f"with node {node_id}, which is a controller by process.roles"
+        faults.append(Fault("controller.quorum.voters", listed, must_be))
     return faults

@@ -22,6 +22,7 @@ from millstream.protocol.messages.controller_registration import (
     Feature,
     Listener,
 )
+from millstream.server.forwarding import RAFT_REQUESTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -93,9 +94,9 @@ class ControllerServer:
         timers: Timers,
     ) -> None:
         self._clock = clock
+        self._driver = driver
+        self._listener = config.network.controller_listener_names[0].upper()
         self._alarm = timers.alarm(self._tick)
-        self.on_active: list[Callable[[], None]] = []
-        """Called when this controller becomes active."""
         self._controller = QuorumController(
             node_id=config.process.node_id,
             cluster_id=cluster_id,
@@ -122,11 +123,14 @@ class ControllerServer:
         """The epoch it is active in; -1 when it is not."""
         return self._controller.epoch
 
-    def handle(
-        self, request: Message, context: RequestContext, reply: Callable[[Message], None]
+    def submit(
+        self, request: Message, context: RequestContext, callback: Callable[[Message], None]
     ) -> None:
-        """Decide about a request."""
-        self._controller.handle(request, context, reply)
+        """Decide about a request, or refuse it if this controller is not the active one."""
+        if type(request) in RAFT_REQUESTS:
+            self._driver.handle(request, context.version, self._listener, callback)
+            return
+        self._controller.handle(request, context, callback)
         self._arm()
 
     def on_leader(self, epoch: int) -> None:
@@ -134,8 +138,6 @@ class ControllerServer:
         self._controller.on_leader(epoch, self._clock.monotonic_ms(), self._clock.wall_ms())
         _logger.info("this node is the active controller, epoch %d", epoch)
         self._arm()
-        for call in self.on_active:
-            call()
 
     def on_not_leader(self) -> None:
         """It does not."""

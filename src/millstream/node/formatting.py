@@ -25,6 +25,7 @@ from millstream.metadata.features import METADATA_VERSION_LATEST
 from millstream.metadata.metadata_log import METADATA_PARTITION
 from millstream.metadata.snapshot_files import BOOTSTRAP_SNAPSHOT, write_snapshot_file
 from millstream.raft.batches import voters_record
+from millstream.raft.config import parse_servers, parse_voters
 from millstream.raft.voters import (
     KRAFT_VERSION_DYNAMIC,
     LOCAL_SUPPORTED_VERSIONS,
@@ -45,11 +46,12 @@ from millstream.storage.manager.meta_properties import (
 from millstream.types import Uuid
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from random import Random
 
     from millstream.metadata.bootstrap import BootstrapMetadata
     from millstream.node.config import NodeConfig
+    from millstream.protocol.message import Message
     from millstream.storage.filesystem import FileSystem
 
 _logger = logging.getLogger(__name__)
@@ -115,33 +117,40 @@ def format_storage(
     controller_endpoints: Mapping[str, Endpoint],
     metadata_version: int = METADATA_VERSION_LATEST,
     features: Mapping[str, int] | None = None,
+    initial_voters: VoterSet | None = None,
+    scram: Sequence[Message] = (),
 ) -> list[str]:
     """Take the directories that are nobody's for this node; which those were.
 
-    `controller_endpoints` is where the controller of this node listens, by listener: with a
-    dynamic quorum it becomes the first and only voter. `meta.properties` comes last in each
-    directory, so that a crash leaves one that is formatted again.
+    The first voters of a dynamic quorum are `initial_voters`, the same on each of them; without,
+    this node alone, which is found at `controller_endpoints`. An empty set: this node joins later.
+    `scram` are the first credentials. `meta.properties` comes last in each directory, so that a
+    crash leaves one that is formatted again.
     """
     info = storage_info(config, filesystem)
     node_id = config.process.node_id
     _check_cluster_id(cluster_id)
     require_one_owner(info.metas, cluster_id, node_id)
-    bootstrap = bootstrap_metadata(metadata_version, features=features, source="format")
+    bootstrap = bootstrap_metadata(
+        metadata_version, features=features, records=scram, source="format"
+    )
+    own = None if initial_voters is None else initial_voters.get(node_id)
     for path in info.unformatted:
         directory_id = Uuid.random(random)
+        if path == config.metadata_dir and own is not None:
+            directory_id = own.key.directory_id
         with storage_errors(path, "formatting"):
             filesystem.make_directory(path)
             filesystem.sync_directory(directory_of(path))
             if path == config.metadata_dir:
                 data = encode_bootstrap(bootstrap, wall_ms)
                 write_atomically(filesystem, f"{path}/{BOOTSTRAP_FILE_NAME}", data)
-                if config.is_controller and not config.quorum.voters:
-                    voter = Voter(
-                        ReplicaKey(node_id, directory_id),
-                        controller_endpoints,
-                        LOCAL_SUPPORTED_VERSIONS,
-                    )
-                    _write_voters(filesystem, path, voter, wall_ms)
+                voters = initial_voters
+                if voters is None and config.is_controller and not config.quorum.voters:
+                    key = ReplicaKey(node_id, directory_id)
+                    voters = VoterSet([Voter(key, controller_endpoints, LOCAL_SUPPORTED_VERSIONS)])
+                if voters is not None and voters.get(node_id) is not None:
+                    _write_voters(filesystem, path, voters, wall_ms)
             meta = MetaProperties(cluster_id, node_id, directory_id)
             write_meta_properties(filesystem, path, meta)
     return list(info.unformatted)
@@ -167,6 +176,7 @@ def take_directories(
         )
     if info.unformatted:
         _require_empty(filesystem, info.unformatted)
+        _require_own_cluster(config, controller_endpoints)
         cluster_id = random_uuid(random)
         format_storage(
             config,
@@ -209,7 +219,20 @@ def _require_empty(filesystem: FileSystem, paths: tuple[str, ...]) -> None:
                 )
 
 
-def _write_voters(filesystem: FileSystem, path: str, voter: Voter, wall_ms: int) -> None:
+def _require_own_cluster(config: NodeConfig, own: Mapping[str, Endpoint]) -> None:
+    """A node that others are named to never makes a cluster up: it would be another one."""
+    voters = set(parse_voters(config.quorum.voters, "").ids) - {config.process.node_id}
+    own_ports = {each.port for each in own.values()}
+    servers = {each.port for each in parse_servers(config.quorum.bootstrap_servers)} - own_ports
+    if voters or servers or not config.is_controller:
+        raise KafkaStorageError(
+            f"{', '.join(config.directories)} is not formatted, and this node belongs to a cluster "
+            "with others: format it with `millstream storage format --cluster-id ID`, with the "
+            "same id on every node"
+        )
+
+
+def _write_voters(filesystem: FileSystem, path: str, voters: VoterSet, wall_ms: int) -> None:
     directory = f"{path}/{METADATA_PARTITION}"
     filesystem.make_directory(directory)
     filesystem.sync_directory(path)
@@ -218,7 +241,7 @@ def _write_voters(filesystem: FileSystem, path: str, voter: Voter, wall_ms: int)
         epoch=BOOTSTRAP_SNAPSHOT.epoch,
         last_timestamp_ms=wall_ms,
         kraft_version=KRAFT_VERSION_DYNAMIC,
-        voters=voters_record(VoterSet([voter])),
+        voters=voters_record(voters),
     )
     write_snapshot_file(filesystem, directory, BOOTSTRAP_SNAPSHOT, pieces)
 

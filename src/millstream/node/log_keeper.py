@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING
 
@@ -53,6 +54,9 @@ class LogKeeper:
         self._cleaner_alarm = timers.alarm(self._tick_cleaner)
         self._cleaner: LogCleaner | None = None
         self._is_started = False
+        self._is_recovered = False
+        self._failures: list[DirectoryFailure] = []
+        self._on_directory_failure = on_directory_failure
         self.logs = LogManager(
             config.logs,
             cluster_id=cluster_id,
@@ -62,16 +66,46 @@ class LogKeeper:
             random=random,
             background=workers.background(),
             config_for=dynamic.for_topic,
-            on_directory_failure=on_directory_failure,
+            on_directory_failure=self._directory_failed,
             on_progress=_log_progress,
             on_deadline=self.arm,
         )
 
-    def start(self) -> None:
-        """Take the directories and recover what the last process did not close in order."""
-        self.logs.start()
+    def take_directories(self) -> None:
+        """See whose the directories are and what is in them."""
+        self.logs.take_directories()
         self._is_started = True
+
+    async def recover(self) -> None:
+        """Recover what the last process did not close in order, on a thread of its own.
+
+        The node goes on meanwhile: it votes, and tells the controller that it is alive.
+        """
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = loop.create_future()
+
+        def recovered(result: Exception | None) -> None:
+            if done.done():
+                return
+            if isinstance(result, Exception):
+                self._is_started = False
+                done.set_exception(result)
+            else:
+                done.set_result(None)
+
+        self._workers.run("recovery", self.logs.recover, recovered)
+        await done
+        self._is_recovered = True
+        for failure in self._failures:
+            self._on_directory_failure(failure)
         self.arm()
+
+    def _directory_failed(self, failure: DirectoryFailure) -> None:
+        """While the logs are recovered that is on another thread, and told at the end of it."""
+        if self._is_recovered:
+            self._on_directory_failure(failure)
+        else:
+            self._failures.append(failure)
 
     def stop(self, broker_epoch: int) -> None:
         """Close the logs, so that the next start is quick."""
@@ -101,7 +135,7 @@ class LogKeeper:
 
     def arm(self) -> None:
         """Wake up when the logs want to. What happens to them may bring that forward."""
-        if self._is_started:
+        if self._is_recovered and self._is_started:
             self._alarm.set(self.logs.next_deadline_ms())
 
     def _tick(self) -> None:

@@ -271,14 +271,13 @@ def _raise_descriptor_limit() -> None:
 async def _run(config: NodeConfig, *, as_json: bool) -> int:
     from millstream.node.node import Node  # A wrong setting is told at once.
 
-    clock = SystemClock()
     finished: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     def on_fatal(error: Exception) -> None:
         if not finished.done():
             finished.set_result(EXIT_FAILED)
 
-    node = Node(config, clock=clock, on_fatal=on_fatal)
+    node = Node(config, on_fatal=on_fatal)
     await node.start()
     signals = _Signals(finished)
     _announce(node, as_json=as_json)

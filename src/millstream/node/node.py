@@ -1,68 +1,51 @@
 """`Node`: a broker, a controller or both on one event loop, started and stopped in order.
 
-`main` runs one in a process, `testing` one in a thread. Start: sockets, directories, raft and
-controller, logs, membership, and only then requests. Stop: the same backwards. A start that fails
-undoes what it did.
+`main` runs one in a process, `testing` one in a thread. Start: sockets and directories; the quorum,
+which is served at once, because others may need this node to elect a leader; then the broker, whose
+listeners are served when it is a member of the cluster. Stop: the same backwards. A start that
+fails undoes what it did.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import socket
-from random import Random, SystemRandom
 from typing import TYPE_CHECKING, Final
 
-from millstream.clock import SystemClock
-from millstream.errors import InvalidConfig, KafkaStorageError, MillstreamError
+from millstream.errors import KafkaStorageError, MillstreamError
 from millstream.metadata.features import SUPPORTED_FEATURES
 from millstream.network.endpoint import host_and_port
-from millstream.network.server.socket_server import SocketServer
 from millstream.node.broker_lifecycle import PROTOCOL_IDS
 from millstream.node.broker_server import BrokerServer
-from millstream.node.config import CONTROLLER_LISTENER
-from millstream.node.controller_channel import LocalControllerChannel
+from millstream.node.controller_channel import NodeToControllerChannel
 from millstream.node.controller_server import ControllerRegistrar, ControllerServer
+from millstream.node.environment import SystemEnvironment
 from millstream.node.formatting import read_bootstrap, take_directories
-from millstream.node.host_name import is_loopback_name, own_host_name
+from millstream.node.host_name import is_loopback_name
+from millstream.node.raft_channel import RaftChannel
 from millstream.node.shared_server import SharedServer
 from millstream.node.timers import Timers
-from millstream.node.workers import Workers
-from millstream.raft.config import parse_servers, parse_voters
 from millstream.raft.replica import LocalNode
 from millstream.raft.voters import Endpoint as VoterEndpoint
 from millstream.raft.voters import ReplicaKey
 from millstream.server.controller_apis import ControllerApis
-from millstream.storage.disk import DiskFileSystem
 from millstream.types import Uuid
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from millstream.clock import Clock
     from millstream.network.endpoint import Endpoint
     from millstream.network.server.request import Connection, RequestHandler
+    from millstream.network.server.socket_server import SocketServer
     from millstream.node.config import NodeConfig
-    from millstream.protocol.message import Message
-    from millstream.raft.effects import Peer
+    from millstream.node.environment import Environment
     from millstream.server.api_server import ApiServer
-    from millstream.storage.filesystem import FileSystem
 
 _logger = logging.getLogger(__name__)
 
 _RAFT_SHUTDOWN_MS: Final = 5000
-
-
-class NoOtherVoters:
-    """The network of a quorum of one, which reaches nobody."""
-
-    def __init__(self) -> None:
-        self.on_failure: Callable[[int], None] = lambda request_id: None
-        """Hears which request will have no answer."""
-
-    def send(self, request_id: int, peer: Peer, message: Message) -> None:
-        """Needed only if somebody claims to be a voter: there is no way to it."""
-        self.on_failure(request_id)
+_REGISTRATION_TIMEOUT_MS: Final = 5000
+"""How long one attempt of a controller to register may take."""
 
 
 class Node:
@@ -71,10 +54,8 @@ class Node:
     def __init__(
         self,
         config: NodeConfig,
+        environment: Environment | None = None,
         *,
-        clock: Clock | None = None,
-        filesystem: FileSystem | None = None,
-        random: Random | None = None,
         on_fatal: Callable[[Exception], None] = lambda error: None,
         intercept: Callable[[ApiServer], RequestHandler] = lambda apis: apis.handle,
     ) -> None:
@@ -84,22 +65,23 @@ class Node:
         what the fast path declines: `declined_apis` of that says what it wants to see.
         """
         self.config = config
-        self._clock = clock or SystemClock()
-        self._filesystem = filesystem or DiskFileSystem()
-        # What is drawn here (ids of clusters, directories, sessions) must not be guessable.
-        self._random = random or SystemRandom()
+        self._environment = environment or SystemEnvironment()
         self._loop = asyncio.get_running_loop()
         self._report_fatal = on_fatal
         self._intercept = intercept
         self._directory_id = Uuid.ZERO
         self._is_failed = False
-        self._workers = Workers(self._loop)
-        self.timers = Timers(self._loop, self._clock, self._timer_failed)
+        self._workers = self._environment.workers()
+        self.timers = Timers(self._loop, self._environment.clock, self._timer_failed)
         self.sockets: SocketServer | None = None
+        """The listeners for clients and other brokers; None on a controller alone."""
+        self.controller_sockets: SocketServer | None = None
+        """The listeners of the quorum; None on a broker alone."""
         self.shared: SharedServer | None = None
         self.controller: ControllerServer | None = None
         self.broker: BrokerServer | None = None
-        self._channels: list[LocalControllerChannel] = []
+        self._raft_channel: RaftChannel | None = None
+        self._channels: list[NodeToControllerChannel] = []
         self._controller_apis: ControllerApis | None = None
         self.cluster_id = ""
         self.advertised: tuple[Endpoint, ...] = ()
@@ -118,7 +100,6 @@ class Node:
 
     async def start(self) -> None:
         """Come up; when this returns, clients are served."""
-        _require_supported(self.config)
         for warning in self.config.warnings:
             _logger.warning("%s", warning)
         try:
@@ -127,26 +108,27 @@ class Node:
             shared = self._start_quorum()
             await shared.until_caught_up()
             await self._start_broker()
-            self._serve()
         except BaseException:
             self._is_failed = True
             await self._close()
             raise
 
     def _bind(self) -> None:
-        self.sockets = SocketServer(
-            self.config.network, self._clock, on_close=self._connection_closed
-        )
-        endpoints = self.sockets.bind()
-        controllers = self.config.network.controller_names
-        self.controller_endpoints = tuple(
-            each for each in endpoints if each.listener_name in controllers
-        )
-        self.is_everywhere = any(
-            each.is_everywhere for each in endpoints if each.listener_name not in controllers
-        )
-        own_name = own_host_name() if self.is_everywhere else "localhost"
-        self.advertised = self.config.network.advertised(endpoints, own_name)
+        network = self.config.network
+        names = network.controller_names
+        of_controller = tuple(each for each in network.endpoints if each.listener_name in names)
+        of_broker = tuple(each for each in network.endpoints if each.listener_name not in names)
+        if self.config.is_controller:
+            self.controller_sockets = self._environment.listeners(network, of_controller)
+            self.controller_endpoints = self.controller_sockets.bind()
+        if self.config.is_broker:
+            self.sockets = self._environment.listeners(network, of_broker, self._connection_closed)
+            self._advertise(self.sockets.bind())
+
+    def _advertise(self, bound: tuple[Endpoint, ...]) -> None:
+        self.is_everywhere = any(each.is_everywhere for each in bound)
+        own_name = self._environment.host_name() if self.is_everywhere else "localhost"
+        self.advertised = self.config.network.advertised(bound, own_name)
         is_given = self.config.network.advertised_listeners is not None
         if self.is_everywhere and not is_given and is_loopback_name(own_name):
             where = self.bootstrap_servers
@@ -159,90 +141,93 @@ class Node:
     def _take_directories(self) -> None:
         owner = take_directories(
             self.config,
-            self._filesystem,
-            random=self._random,
-            wall_ms=self._clock.wall_ms(),
+            self._environment.filesystem,
+            random=self._environment.random,
+            wall_ms=self._environment.clock.wall_ms(),
             controller_endpoints=self._voter_endpoints(),
         )
         self.cluster_id, self._directory_id = owner
 
     def _voter_endpoints(self) -> dict[str, VoterEndpoint]:
+        """Where other nodes reach the controller of this one, by listener."""
+        host = self._environment.host_name
         return {
-            each.listener_name: VoterEndpoint(_reachable(each.host), each.port)
-            for each in self.controller_endpoints
+            each.listener_name: VoterEndpoint(
+                host() if each.is_everywhere else each.host, each.port
+            )
+            for each in self.config.network.advertised_controllers(self.controller_endpoints)
         }
 
+    # The quorum.
+
     def _start_quorum(self) -> SharedServer:
-        config = self.config
-        listener = config.network.controller_listener_names[0].upper()
-        local = LocalNode(
-            ReplicaKey(config.process.node_id, self._directory_id),
-            self.cluster_id,
-            listener,
-            self._voter_endpoints(),
-        )
-        network = NoOtherVoters()
+        config, environment = self.config, self._environment
+        node_id = config.process.node_id
+        self._raft_channel = RaftChannel(node_id, config.quorum, environment, self.timers)
         self.shared = SharedServer(
             config,
-            local,
-            filesystem=self._filesystem,
-            clock=self._clock,
-            random=self._random,
+            self._local_node(),
+            filesystem=environment.filesystem,
+            clock=environment.clock,
+            random=environment.random,
             timers=self.timers,
             workers=self._workers,
-            network=network,
+            network=self._raft_channel,
             on_fatal=self._fatal,
         )
-        network.on_failure = self.shared.driver.request_failed
-        self.controller = ControllerServer(
-            config,
-            cluster_id=self.cluster_id,
-            driver=self.shared.driver,
-            bootstrap=read_bootstrap(config, self._filesystem),
-            clock=self._clock,
-            random=self._random,
-            timers=self.timers,
-        )
-        self.shared.controller = self.controller
-        self._start_controller_apis(self.controller)
+        self._raft_channel.driver = self.shared.driver
+        if config.is_controller:
+            self._make_controller(self.shared)
         self.shared.start()
-        self._register_controller()
+        self._serve_controller()
+        self._register_controller(self.shared)
         return self.shared
 
-    def _channel(self, controller: ControllerServer, *, waits: bool) -> LocalControllerChannel:
-        assert self.shared is not None
-        channel = LocalControllerChannel(
-            controller,
-            self.shared.driver,
-            listener=self.config.network.controller_listener_names[0].upper(),
-            clock=self._clock,
-            timers=self.timers,
-            timeout_ms=self.config.server.request_timeout_ms,
-            waits=waits,
+    def _local_node(self) -> LocalNode:
+        config = self.config
+        return LocalNode(
+            ReplicaKey(config.process.node_id, self._directory_id),
+            self.cluster_id,
+            config.network.controller_listener_names[0].upper(),
+            self._voter_endpoints(),
+            config.is_controller,
         )
-        self._channels.append(channel)
-        return channel
 
-    def _start_controller_apis(self, controller: ControllerServer) -> None:
-        assert self.shared is not None
-        core = self.shared.driver.core
+    def _make_controller(self, shared: SharedServer) -> None:
+        environment, core = self._environment, shared.driver.core
+        self.controller = shared.controller = ControllerServer(
+            self.config,
+            cluster_id=self.cluster_id,
+            driver=shared.driver,
+            bootstrap=read_bootstrap(self.config, environment.filesystem),
+            clock=environment.clock,
+            random=environment.random,
+            timers=self.timers,
+        )
         self._controller_apis = ControllerApis(
             cluster_id=self.cluster_id,
-            metadata=self.shared.metadata,
-            controller=self._channel(controller, waits=False),
-            raft=self.shared.driver,
+            metadata=shared.metadata,
+            controller=self.controller,
+            raft=shared.driver,
             leader_id=lambda: -1 if core.leader_id is None else core.leader_id,
             features=SUPPORTED_FEATURES,
-            clock=self._clock,
+            clock=environment.clock,
         )
 
-    def _register_controller(self) -> None:
-        assert self.shared is not None
-        assert self.controller is not None
+    def _serve_controller(self) -> None:
+        apis = self._controller_apis
+        if self.controller_sockets is None or apis is None:
+            return
+        for endpoint in self.controller_endpoints:
+            self.controller_sockets.serve(endpoint.listener_name, self._intercept(apis), apis.apis)
+
+    def _register_controller(self, shared: SharedServer) -> None:
+        if self.controller is None:
+            return
         endpoints = self._voter_endpoints()
         registrar = ControllerRegistrar(
             self.config.process.node_id,
-            Uuid.random(self._random),
+            Uuid.random(self._environment.random),
             {
                 each.listener_name: (
                     endpoints[each.listener_name],
@@ -250,45 +235,58 @@ class Node:
                 )
                 for each in self.controller_endpoints
             },
-            self._channel(self.controller, waits=True),
-            self._clock,
+            self._channel(_REGISTRATION_TIMEOUT_MS),
+            self._environment.clock,
         )
-        self.shared.loader.install([registrar])
+        shared.loader.install([registrar])
+
+    def _channel(self, timeout_ms: int | None) -> NodeToControllerChannel:
+        assert self.shared is not None
+        core = self.shared.driver.core
+        channel = NodeToControllerChannel(
+            self.config.process.node_id,
+            self._environment,
+            self.timers,
+            find=lambda: core.leader,
+            local=self.controller,
+            timeout_ms=timeout_ms,
+        )
+        self._channels.append(channel)
+        self.shared.on_leader_changed.append(channel.look)
+        return channel
+
+    # The broker.
 
     async def _start_broker(self) -> None:
-        if not self.config.is_broker:
+        if self.sockets is None:
             return
         assert self.shared is not None
-        assert self.controller is not None
-        assert self.sockets is not None
-        controller = self.controller
+        environment = self._environment
         self.broker = BrokerServer(
             self.config,
             cluster_id=self.cluster_id,
             shared=self.shared,
-            channel=self._channel(self.controller, waits=True),
+            make_channel=self._channel,
             sockets=self.sockets,
-            filesystem=self._filesystem,
-            clock=self._clock,
-            random=self._random,
+            filesystem=environment.filesystem,
+            clock=environment.clock,
+            random=environment.random,
             timers=self.timers,
             workers=self._workers,
             on_fatal=self._fatal,
-            is_controller_local=lambda: controller.is_active,
+            is_alone=self._is_alone,
         )
         await self.broker.start(self.advertised)
-
-    def _serve(self) -> None:
-        assert self.sockets is not None
+        apis = self.broker.apis
         for endpoint in self.sockets.endpoints:
-            name = endpoint.listener_name
-            if endpoint in self.controller_endpoints and self._controller_apis is not None:
-                apis = self._controller_apis
-                self.sockets.serve(name, self._intercept(apis), apis.apis)
-            elif self.broker is not None:
-                broker_apis = self.broker.apis
-                handle = self._intercept(broker_apis)
-                self.sockets.serve(name, handle, broker_apis.apis, fast_path=broker_apis.fast_path)
+            handle = self._intercept(apis)
+            self.sockets.serve(endpoint.listener_name, handle, apis.apis, fast_path=apis.fast_path)
+
+    def _is_alone(self) -> bool:
+        """Whether no other node can be the active controller."""
+        if self.controller is None or self.shared is None or not self.controller.is_active:
+            return False
+        return self.shared.driver.core.voters.ids == [self.config.process.node_id]
 
     # Stop.
 
@@ -305,30 +303,45 @@ class Node:
 
     async def _close(self) -> None:
         """Stop what was started, the last first. What fails on the way is logged."""
-        if self.sockets is not None:
-            await self._close_sockets(self.sockets)
+        await self._close_broker()
         for channel in self._channels:
             channel.close()
-        if self.broker is not None:
-            self._attempt("closing the logs", self._close_broker)
-        if self.shared is not None:
-            if not self._is_failed:
-                await self._hand_over(self.shared)
-            self._attempt("closing the metadata log", self._close_shared)
+        await self._close_quorum()
         self.timers.close()
         await self._loop.run_in_executor(None, self._workers.close)
 
-    async def _close_sockets(self, sockets: SocketServer) -> None:
-        drain_ms = 0 if self._is_failed else self.config.process.drain_timeout_ms
-        if drain_ms:
-            # Those who wait for records or replicas get what there is now.
-            if self.broker is not None:
+    async def _close_broker(self) -> None:
+        if self.sockets is not None:
+            if self.broker is not None and self._drain_ms:
+                # Those who wait for records or replicas get what there is now.
                 self.broker.replicas.stop()
                 self.broker.apis.close()
-            if self._controller_apis is not None:
-                self._controller_apis.close()
-            if not await sockets.drain(drain_ms):
-                _logger.warning("some requests were not answered within %d ms", drain_ms)
+            await self._close_sockets(self.sockets)
+        if self.broker is not None:
+            close = self.broker.abandon if self._is_failed else self.broker.stop
+            self._attempt("closing the logs", close)
+
+    async def _close_quorum(self) -> None:
+        """Raft hands over before its sockets close: the others must hear of it."""
+        if self.shared is not None and not self._is_failed:
+            await self._hand_over(self.shared)
+        if self._controller_apis is not None and self._drain_ms:
+            self._controller_apis.close()
+        if self.controller_sockets is not None:
+            await self._close_sockets(self.controller_sockets)
+        if self._raft_channel is not None:
+            self._raft_channel.close()
+        if self.shared is not None:
+            close = self.shared.abandon if self._is_failed else self.shared.close
+            self._attempt("closing the metadata log", close)
+
+    @property
+    def _drain_ms(self) -> int:
+        return 0 if self._is_failed else self.config.process.drain_timeout_ms
+
+    async def _close_sockets(self, sockets: SocketServer) -> None:
+        if self._drain_ms and not await sockets.drain(self._drain_ms):
+            _logger.warning("some requests were not answered within %d ms", self._drain_ms)
         await sockets.stop()
 
     async def _hand_over(self, shared: SharedServer) -> None:
@@ -339,20 +352,6 @@ class Node:
                 await done
         except TimeoutError:
             _logger.warning("leadership of the quorum was not handed over in time")
-
-    def _close_broker(self) -> None:
-        assert self.broker is not None
-        if self._is_failed:
-            self.broker.abandon()
-        else:
-            self.broker.stop()
-
-    def _close_shared(self) -> None:
-        assert self.shared is not None
-        if self._is_failed:
-            self.shared.abandon()
-        else:
-            self.shared.close()
 
     def _attempt(self, doing: str, act: Callable[[], None]) -> None:
         try:
@@ -373,25 +372,3 @@ class Node:
 
     def _timer_failed(self, error: Exception) -> None:
         _logger.error("something that was due failed: %s", error, exc_info=error)
-
-
-def _require_supported(config: NodeConfig) -> None:
-    """A quorum of several nodes needs connections between them, which this version has not."""
-    node_id = config.process.node_id
-    voters = parse_voters(config.quorum.voters, CONTROLLER_LISTENER).ids
-    own_ports = {
-        each.port
-        for each in config.network.endpoints
-        if each.listener_name in config.network.controller_names
-    }
-    servers = {each.port for each in parse_servers(config.quorum.bootstrap_servers)}
-    if not config.is_controller or set(voters) - {node_id} or servers - own_ports:
-        raise InvalidConfig(
-            "this version runs clusters of one node: process.roles must include controller, and "
-            "controller.quorum.voters and controller.quorum.bootstrap.servers may only name "
-            f"node {node_id} itself"
-        )
-
-
-def _reachable(host: str) -> str:
-    return socket.getfqdn() if host in ("", "0.0.0.0", "::") else host

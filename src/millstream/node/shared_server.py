@@ -101,6 +101,8 @@ class SharedServer:
         self._applied_offset = 0
         self._is_snapshotting = False
         self._shutdown_done: Callable[[], None] = lambda: None
+        self.on_leader_changed: list[Callable[[], None]] = []
+        """Called when another node leads, or this one, or nobody."""
         self.controller: RaftFollower | None = None
         """To be set before the start, on a node that has one."""
         self._lock, self.log = self._open_log(filesystem)
@@ -244,6 +246,8 @@ class SharedServer:
             else:
                 self.controller.on_not_leader()
         self.loader.leader_changed(LeaderAndEpoch(leader_id, epoch))
+        for call in self.on_leader_changed:
+            call()
 
     def stalled(self) -> None:
         """The log cannot be written for now."""

@@ -11,20 +11,28 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from millstream.config import Rule, any_value, at_least, each, key, validate
-from millstream.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from millstream.errors import InvalidArgument
+from millstream.raft.voters import (
+    LOCAL_SUPPORTED_VERSIONS,
+    Endpoint,
+    ReplicaKey,
+    Voter,
+    VoterSet,
+)
+from millstream.types import Uuid
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _VOTER = re.compile(r"(?P<id>[0-9]+)@(?P<host>[^@\s]+):(?P<port>[0-9]+)", re.ASCII)
+_INITIAL_VOTER = re.compile(
+    r"(?P<id>[0-9]+)@(?P<host>[^@\s]+):(?P<port>[0-9]+):(?P<directory>[^:\s]+)", re.ASCII
+)
 _SERVER = re.compile(r"(?P<host>[^@\s]+):(?P<port>[0-9]+)", re.ASCII)
 _PORT_MAX = 65_535
 
-SNAPSHOT_CHUNK_BYTES = 1 << 20
-"""How much of a snapshot one FetchSnapshot asks for."""
-
-FETCH_BYTES_MAX = 8 << 20
-"""How much of the log one Fetch asks for."""
+FETCH_BYTES_MAX = 1 << 20
+"""How much of the log or of a snapshot one request asks for, unless told otherwise."""
 
 FETCH_WAIT_MAX_MS = 500
 """How long a leader may hold a Fetch that has nothing to bring."""
@@ -118,6 +126,21 @@ class QuorumConfig:
         "Whether a controller that is not a voter asks by itself to become one.",
     )
 
+    fetch_max_bytes: int = key(
+        "controller.quorum.fetch.max.bytes",
+        FETCH_BYTES_MAX,
+        at_least(1),
+        "How much of the metadata log one fetch of another node asks for.",
+        unit="bytes",
+    )
+    fetch_snapshot_max_bytes: int = key(
+        "controller.quorum.fetch.snapshot.max.bytes",
+        FETCH_BYTES_MAX,
+        at_least(1),
+        "How much of a snapshot of the metadata one fetch asks for.",
+        unit="bytes",
+    )
+
     def __post_init__(self) -> None:
         validate(self)
 
@@ -140,6 +163,23 @@ def parse_voters(texts: Sequence[str], listener: str) -> VoterSet:
         assert match is not None, "QuorumConfig has checked it"
         endpoint = Endpoint(match["host"], int(match["port"]))
         voters.append(Voter(ReplicaKey(int(match["id"])), {listener: endpoint}))
+    return VoterSet(voters)
+
+
+def parse_initial_voters(text: str, listener: str) -> VoterSet:
+    """The first voters of a dynamic quorum: `id@host:port:directory`, separated by commas."""
+    voters = []
+    for item in text.split(","):
+        match = _INITIAL_VOTER.fullmatch(item.strip())
+        if match is None or int(match["port"]) > _PORT_MAX:
+            raise InvalidArgument(f"{item.strip()!r} must be ID@HOST:PORT:DIRECTORY_ID")
+        try:
+            directory_id = Uuid.parse(match["directory"])
+        except ValueError as error:
+            raise InvalidArgument(f"the directory id of {item.strip()!r} is {error}") from error
+        endpoint = Endpoint(match["host"], int(match["port"]))
+        key = ReplicaKey(int(match["id"]), directory_id)
+        voters.append(Voter(key, {listener: endpoint}, LOCAL_SUPPORTED_VERSIONS))
     return VoterSet(voters)
 
 

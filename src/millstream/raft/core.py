@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
     from millstream.raft.config import QuorumConfig
     from millstream.raft.connections import InFlight
-    from millstream.raft.effects import Effect, ElectionState
+    from millstream.raft.effects import Effect, ElectionState, Peer
     from millstream.raft.events import Event
     from millstream.raft.log_outline import LogOutline
     from millstream.raft.quorum_state import State
@@ -169,6 +169,11 @@ class RaftCore:
     def leader_id(self) -> int | None:
         """Who leads the current epoch, as far as it knows."""
         return self._replica.quorum.leader_id
+
+    @property
+    def leader(self) -> Peer | None:
+        """Where the leader of the current epoch listens, as far as it knows."""
+        return self._replica.known_leader()
 
     @property
     def outline(self) -> LogOutline:

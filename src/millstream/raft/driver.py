@@ -79,6 +79,8 @@ _logger = logging.getLogger(__name__)
 STALL_RETRY_MS: Final = 250
 """How long a log that has no room is left alone."""
 _STALL_TOLD_EVERY_MS: Final = 10_000
+_WARNED_EVERY_MS: Final = 10_000
+_WARNINGS_KEPT: Final = 100
 
 
 class RaftDriver:
@@ -119,6 +121,7 @@ class RaftDriver:
         self._has_failed = False
         self._stall_told_ms: int | None = None
         self._is_stall_told = False
+        self._warned_ms: dict[str, int] = {}
         self._last_token = 0
         self._respond: dict[object, Callable[[Message], None]] = {}
         self._outcomes: dict[object, AcceptSubmission | RefuseSubmission] = {}
@@ -317,6 +320,16 @@ class RaftDriver:
             if not self._is_stepping:
                 self._run()
 
+    def _warn(self, text: str) -> None:
+        """The same thing once in a while: what is wrong is tried again many times a second."""
+        now_ms = self._clock.monotonic_ms()
+        told_ms = self._warned_ms.get(text)
+        if told_ms is None or now_ms - told_ms >= _WARNED_EVERY_MS:
+            if len(self._warned_ms) >= _WARNINGS_KEPT:
+                self._warned_ms.clear()
+            self._warned_ms[text] = now_ms
+            _logger.warning("%s", text)
+
     def _tell(self, notice: Callable[..., None], *about: object) -> None:
         self._notices.append(partial(notice, *about))
 
@@ -331,7 +344,7 @@ class RaftDriver:
             case CompleteShutdown():
                 self._tell(self._listener.shutdown_completed)
             case Warn(text):
-                _logger.warning("%s", text)
+                self._warn(text)
             case Respond() | RespondWithRecords() | RespondWithSnapshot():
                 self._answer(effect)
             case _:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from millstream.errors import NO_ERROR, CorruptMessage, QuorumFault
+from millstream.errors import NO_ERROR, CorruptMessage, InconsistentClusterId, QuorumFault
 from millstream.protocol.messages import FetchRequest, FetchResponse
 from millstream.raft import batches, checks, wire_requests
 from millstream.raft.effects import AdvanceHighWatermark, AppendToLog, TruncateLog, Warn
@@ -62,18 +62,30 @@ class Following:
         if download.is_complete:
             return None
         return wire_requests.fetch_snapshot_request(
-            replica.local, state.epoch, download.snapshot_id, download.position
+            replica.local,
+            state.epoch,
+            download.snapshot_id,
+            download.position,
+            replica.config.fetch_snapshot_max_bytes,
         )
 
     def _may_fetch(self) -> bool:
+        """A fetch says how far the log goes. Of a controller, which may vote, that must be true
+        after a crash too; a broker that only looks on would fetch again what it lost."""
         replica = self._replica
-        is_flushed = replica.outline.flushed_offset == replica.outline.end_offset
+        outline = replica.outline
+        may_lose = not replica.local.is_controller and not replica.is_voter
+        is_flushed = may_lose or outline.flushed_offset == outline.end_offset
         return is_flushed and not replica.connections.is_waiting_for(FetchRequest)
 
     def _fetch_request(self) -> FetchRequest:
         replica = self._replica
         return wire_requests.fetch_request(
-            replica.local, replica.epoch, replica.outline.end, replica.outline.high_watermark
+            replica.local,
+            replica.epoch,
+            replica.outline.end,
+            replica.outline.high_watermark,
+            replica.config.fetch_max_bytes,
         )
 
     def _discover(self) -> None:
@@ -101,6 +113,14 @@ class Following:
         """The leader has answered, or somebody who knows who leads."""
         replica = self._replica
         if response.error_code != NO_ERROR:
+            if response.error_code == InconsistentClusterId.code:
+                replica.emit(
+                    Warn(
+                        f"{sent.peer.endpoint} belongs to another cluster than this node, which is "
+                        f"of {replica.local.cluster_id}: check the addresses of the quorum, or "
+                        "whether the node was formatted with the right --cluster-id"
+                    )
+                )
             replica.connections.pause(sent.peer.id, replica.now_ms)
             return
         partition = checks.only(checks.only(response.responses).partitions)

@@ -183,6 +183,15 @@ class Replica:
         """Where to send for the leader we follow."""
         return Peer(state.leader_id, state.leader_endpoints[self.local.listener])
 
+    def known_leader(self) -> Peer | None:
+        """Who leads the epoch, if it is known where it listens; it may be this node."""
+        leader_id = self.quorum.leader_id
+        if leader_id is None:
+            return None
+        told = getattr(self.state, "leader_endpoints", None) or self.voters.endpoints_of(leader_id)
+        endpoints = self.local.endpoints if leader_id == self.local.id else told
+        return self._peer(leader_id, endpoints)
+
     def discovery_peers(self) -> list[Peer]:
         """Whom to ask for the leader: the voters that are known, and the bootstrap servers.
 

@@ -26,7 +26,7 @@ from millstream.protocol.messages import (
     update_raft_voter,
     vote,
 )
-from millstream.raft.config import FETCH_BYTES_MAX, FETCH_WAIT_MAX_MS, SNAPSHOT_CHUNK_BYTES
+from millstream.raft.config import FETCH_BYTES_MAX, FETCH_WAIT_MAX_MS
 from millstream.types import Uuid
 
 if TYPE_CHECKING:
@@ -118,7 +118,11 @@ def end_quorum_epoch_request(
 
 
 def fetch_request(
-    local: LocalNode, epoch: int, end: OffsetAndEpoch, high_watermark: int
+    local: LocalNode,
+    epoch: int,
+    end: OffsetAndEpoch,
+    high_watermark: int,
+    bytes_max: int = FETCH_BYTES_MAX,
 ) -> FetchRequest:
     """Ask for what follows our log; it says at the same time how far our log goes."""
     partition = fetch.FetchPartition(
@@ -126,7 +130,7 @@ def fetch_request(
         current_leader_epoch=epoch,
         fetch_offset=end.offset,
         last_fetched_epoch=end.epoch,
-        partition_max_bytes=FETCH_BYTES_MAX,
+        partition_max_bytes=bytes_max,
         replica_directory_id=local.key.directory_id,
         high_watermark=high_watermark,
     )
@@ -137,13 +141,17 @@ def fetch_request(
         cluster_id=local.cluster_id,
         replica_state=fetch.ReplicaState(replica_id=local.id),
         max_wait_ms=FETCH_WAIT_MAX_MS,
-        max_bytes=FETCH_BYTES_MAX,
+        max_bytes=bytes_max,
         topics=[topic],
     )
 
 
 def fetch_snapshot_request(
-    local: LocalNode, epoch: int, snapshot_id: OffsetAndEpoch, position: int
+    local: LocalNode,
+    epoch: int,
+    snapshot_id: OffsetAndEpoch,
+    position: int,
+    bytes_max: int = FETCH_BYTES_MAX,
 ) -> FetchSnapshotRequest:
     """Ask for the next piece of a snapshot."""
     partition = fetch_snapshot.FetchSnapshotRequestPartitionSnapshot(
@@ -161,7 +169,7 @@ def fetch_snapshot_request(
     return FetchSnapshotRequest(
         cluster_id=local.cluster_id,
         replica_id=local.id,
-        max_bytes=SNAPSHOT_CHUNK_BYTES,
+        max_bytes=bytes_max,
         topics=[topic],
     )
 

@@ -38,9 +38,10 @@ _OF_RAFT: Final = (
     ApiKey.END_QUORUM_EPOCH,
     ApiKey.DESCRIBE_QUORUM,
     ApiKey.FETCH_SNAPSHOT,
+    ApiKey.ADD_RAFT_VOTER,
+    ApiKey.REMOVE_RAFT_VOTER,
+    ApiKey.UPDATE_RAFT_VOTER,
 )
-"""Those that change the voters come with the network between controllers: a quorum of one cannot
-grow without it, and must not shrink."""
 _OF_THE_CONTROLLER: Final = (
     ApiKey.CREATE_TOPICS,
     ApiKey.DELETE_TOPICS,

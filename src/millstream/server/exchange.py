@@ -57,6 +57,7 @@ class Exchange:
             clock.wall_ms(),
             self.request.api_version,
             self.request.client_id or "",
+            self.request.connection.peer_host,
         )
 
     def answer(self, response: Message) -> None:

@@ -20,6 +20,7 @@ from millstream.clock import ManualClock, SystemClock
 from millstream.controller.decision import RequestContext
 from millstream.errors import InvalidArgument, MillstreamError
 from millstream.node.config import node_config
+from millstream.node.environment import SystemEnvironment
 from millstream.node.node import Node
 from millstream.protocol.messages.create_topics import CreateTopicsResponse
 from millstream.protocol.messages.delete_topics import (
@@ -217,8 +218,10 @@ class EmbeddedBroker:
         is_kept = self._given_directory is not None
         node = Node(
             config,
-            clock=self._clock,
-            filesystem=DiskFileSystem() if is_kept else UnsyncedFileSystem(),
+            SystemEnvironment(
+                clock=self._clock,
+                filesystem=DiskFileSystem() if is_kept else UnsyncedFileSystem(),
+            ),
             on_fatal=self._failed,
             intercept=self._intercept,
         )
@@ -326,7 +329,7 @@ class EmbeddedBroker:
             answered: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
             now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.wall_ms()
             context = RequestContext(now_ms=now_ms, wall_ms=wall_ms, version=version)
-            controller.handle(request, context, answered.set_result)
+            controller.submit(request, context, answered.set_result)
             return await answered
 
         assert self._thread is not None
@@ -362,7 +365,9 @@ class EmbeddedBroker:
             clock.advance(step_ms)
             ms -= step_ms
             node.timers.fire_due()
-            node.sockets.processor.run_deadlines()
+            for sockets in (node.sockets, node.controller_sockets):
+                if sockets is not None:
+                    sockets.processor.run_deadlines()
             for _ in range(_SETTLING_TURNS):
                 await asyncio.sleep(0)
             if not ms:

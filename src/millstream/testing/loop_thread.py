@@ -21,7 +21,7 @@ class LoopThread:
 
     def __init__(self, name: str) -> None:
         self._started = threading.Event()
-        self._loop: asyncio.AbstractEventLoop
+        self.loop: asyncio.AbstractEventLoop
         self._closed: asyncio.Event
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -30,7 +30,7 @@ class LoopThread:
     def run(self, work: Coroutine[object, object, T]) -> T:
         """Run a coroutine to its end."""
         assert threading.current_thread() is not self._thread, "the loop would wait for itself"
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result()
 
     def call(self, function: Callable[[], T]) -> T:
         """Call a function on the loop's thread."""
@@ -42,7 +42,7 @@ class LoopThread:
 
     def close(self) -> None:
         """End the loop and wait for the thread."""
-        self._loop.call_soon_threadsafe(self._closed.set)
+        self.loop.call_soon_threadsafe(self._closed.set)
         self._thread.join()
 
     def _run(self) -> None:
@@ -51,6 +51,6 @@ class LoopThread:
             runner.run(self._until_closed())
 
     async def _until_closed(self) -> None:
-        self._loop, self._closed = asyncio.get_running_loop(), asyncio.Event()
+        self.loop, self._closed = asyncio.get_running_loop(), asyncio.Event()
         self._started.set()
         await self._closed.wait()

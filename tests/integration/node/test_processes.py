@@ -334,13 +334,14 @@ def test_wrong_settings_end_in_one_error_without_a_start(tmp_path: Path) -> None
     assert not (tmp_path / "data").exists()
 
 
-def test_a_quorum_of_several_nodes_is_refused(tmp_path: Path) -> None:
+def test_a_node_with_other_voters_makes_no_cluster_up(tmp_path: Path) -> None:
     voters = "controller.quorum.voters=1@localhost:9093,2@localhost:9193"
     with running(tmp_path / "data", "--set", voters) as node:
         code, log = node.finish()
 
     assert code == 1
-    assert "this version runs clusters of one node" in log
+    assert "this node belongs to a cluster with others" in log
+    assert "millstream storage format --cluster-id ID" in log
 
 
 def test_an_idle_node_uses_no_processor_time(tmp_path: Path) -> None:

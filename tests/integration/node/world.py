@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from millstream.clock import ManualClock
 from millstream.controller.decision import RequestContext
 from millstream.node.config import node_config
+from millstream.node.environment import SystemEnvironment
 from millstream.node.node import Node
 from millstream.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
@@ -49,9 +50,7 @@ class World:
         """A node that is killed at the end, unless it was stopped."""
         node = Node(
             node_config(self.given),
-            clock=self.clock,
-            filesystem=self.disk,
-            random=Random(self.seed),
+            SystemEnvironment(clock=self.clock, filesystem=self.disk, random=Random(self.seed)),
             on_fatal=self.fatal.append,
         )
         await node.start()

@@ -369,3 +369,16 @@ def test_a_controller_registers() -> None:
 def test_a_controller_that_cannot_keep_up_is_refused() -> None:
     assert Rig().ask(controller_request(features=[])).error_code == 35
     assert Rig(metadata_version=14).ask(controller_request()).error_code == 35
+
+
+def test_rule_c64_a_broker_is_caught_up_when_it_has_seen_its_own_registration() -> None:
+    rig = Rig([0, 1])
+    rig.create("t", [[0, 1]])
+    rig.now_ms += SESSION_MS
+    before = rig.log.end_offset
+    epoch = rig.register(0, incarnation_id=Uuid.parse("AAAAAAAAAAAAAAAAAAAATQ"))
+    registered_at = rig.log.end_offset - 1
+    assert (epoch, registered_at > epoch) == (before, True), "clean-up records come first"
+
+    assert not rig.beat(0, current_metadata_offset=registered_at - 1).is_caught_up
+    assert rig.beat(0, current_metadata_offset=registered_at).is_caught_up

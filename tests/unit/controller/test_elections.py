@@ -296,6 +296,20 @@ def test_rule_11_a_clean_shutdown_is_proven_by_the_previous_broker_epoch() -> No
     assert rig.partition("t").elr == (1,)
 
 
+def test_rule_c88_a_leader_that_goes_is_remembered_whatever_becomes_of_the_isr() -> None:
+    rig = Rig([0, 1])
+    rig.create("t", [[0]])
+    rig.force("t", isr=[])
+    rig.fence(0)
+    term = rig.controller._term
+    assert term is not None
+
+    change = term.controls.replication.builder(rig.image.topics.by_name["t"], 0).build()
+
+    assert change is not None
+    assert (change.leader, change.isr, change.last_known_elr) == (-1, None, [0])
+
+
 def test_rule_11_the_last_known_leader_is_elected_when_nobody_else_can_be() -> None:
     rig = Rig([0, 1])
     rig.create("t", [[0, 1]])

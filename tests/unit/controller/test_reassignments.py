@@ -109,13 +109,25 @@ def test_rule_14_cancelling_must_leave_somebody_in_sync(rig: Rig) -> None:
     assert reassign(rig, None) == 39
 
 
+def test_rule_c100_the_same_target_again_does_not_end_a_reassignment(rig: Rig) -> None:
+    reassign(rig, [0, 3, 4])
+    before = rig.partition("t")
+
+    assert reassign(rig, [0, 3, 4]) == 0
+
+    after = rig.partition("t")
+    assert after.is_reassigning
+    assert (after.adding_replicas, after.removing_replicas) == ((3, 4), (1, 2))
+    assert after.partition_epoch == before.partition_epoch
+
+
 def test_rule_14_another_target_replaces_the_first(rig: Rig) -> None:
     reassign(rig, [0, 3, 4])
 
     assert reassign(rig, [0, 1, 4]) == 0
 
     after = rig.partition("t")
-    assert (after.replicas, after.adding_replicas) == ((0, 1, 4, 2, 3), ())
+    assert (after.replicas, after.adding_replicas) == ((0, 1, 4, 2, 3), (4,))
     assert set(after.removing_replicas) == {2, 3}
 
 

@@ -53,9 +53,9 @@ class Rig:
             ),
             heartbeat_interval_ms=INTERVAL_MS,
             registration_timeout_ms=60_000,
-            is_controller_local=lambda: self.is_controller_local,
+            is_alone=lambda: self.is_alone,
         )
-        self.is_controller_local = False
+        self.is_alone = False
         self.life.start(0)
 
     def take(self) -> object:
@@ -105,20 +105,20 @@ def test_a_broker_registers_at_once_with_all_it_is(rig: Rig) -> None:
     ] == [("metadata.version", 7, 30)]
 
 
-@pytest.mark.parametrize("is_controller_local", [True, False])
+@pytest.mark.parametrize("is_alone", [True, False])
 def test_a_broker_does_not_wait_for_the_room_of_a_controller_that_stops_with_it(
-    rig: Rig, is_controller_local: bool
+    rig: Rig, is_alone: bool
 ) -> None:
     rig.run()
-    rig.is_controller_local = is_controller_local
+    rig.is_alone = is_alone
     rig.life.begin_shutdown(rig.now_ms, is_controlled=True)
     assert rig.beat().want_shut_down
 
     rig.answer(error_code=KafkaStorageError.code)
 
-    assert rig.life.leaves_without_consent is is_controller_local
-    assert (rig.life.state is BrokerState.SHUTTING_DOWN) is is_controller_local
-    assert (rig.life.next_deadline_ms is None) is is_controller_local
+    assert rig.life.leaves_without_consent is is_alone
+    assert (rig.life.state is BrokerState.SHUTTING_DOWN) is is_alone
+    assert (rig.life.next_deadline_ms is None) is is_alone
 
 
 def test_only_one_request_is_under_way(rig: Rig) -> None:
@@ -309,11 +309,11 @@ def test_a_controller_that_forgot_the_broker_cannot_keep_it(rig: Rig) -> None:
 
 
 def test_a_controller_in_the_same_process_needs_no_heartbeats(rig: Rig) -> None:
-    rig.is_controller_local = True
+    rig.is_alone = True
     rig.run()
     assert rig.life.next_deadline_ms is None
 
-    rig.is_controller_local = False
+    rig.is_alone = False
     rig.life.report(rig.now_ms)
 
     rig.beat()

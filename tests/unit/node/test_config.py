@@ -160,8 +160,16 @@ def test_every_fault_of_every_package_is_in_one_error() -> None:
             "must be only listeners of controller.listener.names",
         ),
         (
-            {"process.roles": "broker", "controller.quorum.bootstrap.servers": "other:9093"},
-            "process.roles=broker: must be broker,controller or controller: this version",
+            {"process.roles": "broker"},
+            "controller.quorum.bootstrap.servers=: must be given, or controller.quorum.voters",
+        ),
+        (
+            {"process.roles": "broker", "controller.quorum.voters": "1@other:9093"},
+            "must be without node 1, which is no controller by process.roles",
+        ),
+        (
+            {"controller.quorum.voters": "2@other:9093"},
+            "must be with node 1, which is a controller by process.roles",
         ),
     ],
 )

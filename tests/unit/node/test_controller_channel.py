@@ -1,54 +1,40 @@
-"""Requests on their way to the controller in the same process."""
+"""Requests on their way to the active controller: one suite, for here and for elsewhere."""
 
 from __future__ import annotations
 
+from random import Random
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from millstream.clock import ManualClock
 from millstream.controller.decision import RequestContext
-from millstream.errors import NotController, RequestTimedOut
-from millstream.node.controller_channel import LocalControllerChannel
+from millstream.controller.failures import error_response
+from millstream.errors import NotController, NotLeaderOrFollower, RequestTimedOut
+from millstream.node.controller_channel import RETRY_MS, NodeToControllerChannel
 from millstream.node.timers import Timers
-from millstream.protocol.messages import DescribeQuorumRequest, DescribeQuorumResponse
+from millstream.protocol.api import ApiKey
+from millstream.protocol.frame import SIZE_BYTES, decode_request, encode_response
+from millstream.protocol.messages.add_raft_voter import AddRaftVoterRequest
 from millstream.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from millstream.protocol.messages.create_topics import CreateTopicsResponse as Response
+from millstream.protocol.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+)
+from millstream.protocol.messages.envelope import EnvelopeResponse
+from millstream.raft.effects import Peer
+from millstream.raft.voters import Endpoint
+from millstream.server.envelopes import decode_address, decode_principal
+from tests.unit.network.scripted_selector import ScriptedSelector, api_versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from millstream.protocol.message import Message
 
-TIMEOUT_MS = 30_000
-
-
-class Controller:
-    """Remembers what it is asked; answers when told."""
-
-    def __init__(self) -> None:
-        self.is_active = False
-        self.on_active: list[Callable[[], None]] = []
-        self.asked: list[Message] = []
-
-    def handle(
-        self, request: Message, context: RequestContext, reply: Callable[[Message], None]
-    ) -> None:
-        self.asked.append(request)
-        reply(Response())
-
-    def activate(self) -> None:
-        self.is_active = True
-        for call in self.on_active:
-            call()
-
-
-class Raft:
-    def handle(
-        self, request: Message, version: int, listener: str, respond: Callable[[Message], None]
-    ) -> None:
-        assert (version, listener) == (2, "CONTROLLER")
-        respond(DescribeQuorumResponse())
+TIMEOUT_MS = 60_000
+HERE, THERE = 1, 2
 
 
 class Loop:
@@ -60,27 +46,47 @@ class Loop:
 
 
 class Rig:
-    def __init__(self, *, waits: bool = True) -> None:
+    """A channel of node 1, and a controller that answers when it is told."""
+
+    def __init__(self) -> None:
         self.clock = ManualClock()
-        self.controller = Controller()
+        self.clock.advance(1000)
+        self.random = Random(1)
+        self.selector_ = ScriptedSelector()
+        self.leader_id: int | None = None
         self.answers: list[Message] = []
         self.timers = Timers(cast("Any", Loop()), self.clock, self._fail)
-        self.channel = LocalControllerChannel(
-            cast("Any", self.controller),
-            cast("Any", Raft()),
-            listener="CONTROLLER",
-            clock=self.clock,
-            timers=self.timers,
+        self.is_active = False
+        self.channel = NodeToControllerChannel(
+            HERE,
+            cast("Any", self),
+            self.timers,
+            find=self._find,
+            local=cast("Any", self),
             timeout_ms=TIMEOUT_MS,
-            waits=waits,
         )
+
+    def _find(self) -> Peer | None:
+        if self.leader_id is None:
+            return None
+        return Peer(self.leader_id, Endpoint(f"host-{self.leader_id}", 9093))
 
     def _fail(self, error: Exception) -> None:
         raise error
 
-    def ask(self, request: Message | None = None) -> None:
+    def selector(self, on_ready: Callable[[], None]) -> ScriptedSelector:
+        return self.selector_
+
+    def ask(self, request: Message | None = None, **about: Any) -> None:
         request = request or CreateTopicsRequest(topics=[CreatableTopic(name="orders")])
-        self.channel.submit(request, RequestContext(version=2), self.answers.append)
+        context = RequestContext(**{"version": 7, **about})
+        self.channel.submit(request, context, self.answers.append)
+        self.turn()
+
+    def turn(self, ms: int = 0) -> None:
+        self.clock.advance(ms)
+        for _ in range(4):
+            self.timers.fire_due()
 
     def error_codes(self) -> list[int]:
         return [
@@ -88,60 +94,229 @@ class Rig:
         ]
 
 
-@pytest.fixture
-def rig() -> Rig:
-    return Rig()
+class Here(Rig):
+    """The controller is in the same process."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[tuple[Message, Callable[[Message], None]]] = []
+
+    def submit(
+        self, request: Message, context: RequestContext, callback: Callable[[Message], None]
+    ) -> None:
+        if self.is_active:
+            self.asked.append((request, callback))
+        else:
+            callback(error_response(request, NotController()))
+
+    def elect(self) -> None:
+        self.leader_id, self.is_active = HERE, True
+        self.channel.look()
+        self.turn()
+
+    def depose(self) -> None:
+        self.leader_id, self.is_active = None, False
+
+    def waiting(self) -> list[Message]:
+        return [request for request, _ in self.asked]
+
+    def answer(self, response: Message) -> None:
+        _, callback = self.asked.pop(0)
+        callback(response)
+        self.turn()
 
 
-def test_the_active_controller_is_asked_at_once(rig: Rig) -> None:
-    rig.controller.is_active = True
+class There(Rig):
+    """The controller is another node."""
 
-    rig.ask()
+    def submit(self, *_: object) -> None:
+        raise AssertionError("the controller of this process does not lead")
 
-    assert rig.answers == [Response()]
+    def elect(self) -> None:
+        self.leader_id = THERE
+        self.channel.look()
+        self.turn()
+        self.connect()
+
+    def connect(self) -> None:
+        connection = self.selector_.last
+        self.selector_.accept(connection)
+        self.turn(1)
+        self.pump()
+        self.selector_.answer(connection, api_versions())
+        self.pump()
+
+    def pump(self) -> None:
+        client = self.channel._client
+        client._turn()
+        self.turn()
+
+    def depose(self) -> None:
+        self.leader_id = None
+
+    def waiting(self) -> list[Any]:
+        return [each.message for each in self.selector_.last.requests]
+
+    def answer(self, response: Message) -> None:
+        self.selector_.answer(self.selector_.last, response)
+        self.pump()
 
 
-def test_requests_wait_until_there_is_a_controller(rig: Rig) -> None:
+def refused(error: type[NotController] = NotController) -> Message:
+    request = CreateTopicsRequest(topics=[CreatableTopic(name="orders")])
+    return error_response(request, error())
+
+
+@pytest.fixture(params=[Here, There])
+def rig(request: pytest.FixtureRequest) -> Any:
+    return request.param()
+
+
+def test_requests_wait_until_there_is_a_controller(rig: Any) -> None:
     rig.ask()
     rig.ask()
     assert rig.answers == []
 
-    rig.controller.activate()
+    rig.elect()
+    assert len(rig.waiting()) == 2
+    rig.answer(Response())
+    rig.answer(Response())
 
-    assert len(rig.controller.asked) == 2
     assert rig.answers == [Response(), Response()]
 
 
-def test_a_request_waits_no_longer_than_its_time(rig: Rig) -> None:
+def test_the_active_controller_is_asked_at_once(rig: Any) -> None:
     rig.ask()
-    rig.clock.advance(1)
+    rig.elect()
     rig.ask()
 
-    rig.clock.advance(TIMEOUT_MS - 1)
-    rig.timers.fire_due()
+    assert len(rig.waiting()) == 2
+
+
+def test_a_request_waits_no_longer_than_its_time(rig: Any) -> None:
+    rig.ask()
+    rig.turn(10)
+    rig.ask()
+
+    rig.turn(TIMEOUT_MS - 10)
 
     assert rig.error_codes() == [RequestTimedOut.code]
-    rig.controller.activate()
-    assert len(rig.controller.asked) == 1
+    rig.elect()
+    assert len(rig.waiting()) == 1
 
 
-def test_a_channel_that_does_not_wait_refuses_at_once() -> None:
-    rig = Rig(waits=False)
-
+def test_who_leads_no_longer_is_not_believed(rig: Any) -> None:
     rig.ask()
+    rig.elect()
 
-    assert rig.error_codes() == [NotController.code]
+    rig.depose()
+    rig.answer(refused())
+    assert rig.answers == []
+    rig.turn(RETRY_MS)
+    assert rig.answers == []
+
+    rig.elect() if isinstance(rig, Here) else setattr(rig, "leader_id", THERE)
+    rig.turn(RETRY_MS)
+    rig.turn(100)
+    rig.answer(Response())
+    assert rig.answers == [Response()]
 
 
-def test_questions_about_the_quorum_go_to_raft(rig: Rig) -> None:
-    rig.ask(DescribeQuorumRequest())
+def test_an_answer_that_is_refused_goes_again_before_what_came_later(rig: Any) -> None:
+    rig.ask(CreateTopicsRequest(topics=[CreatableTopic(name="first")]))
+    rig.elect()
+    rig.answer(refused())
+    rig.ask(CreateTopicsRequest(topics=[CreatableTopic(name="second")]))
 
-    assert rig.answers == [DescribeQuorumResponse()]
+    rig.turn(RETRY_MS)
+
+    assert [each.topics[0].name for each in rig.waiting()] == ["first", "second"]
 
 
-def test_closing_answers_those_who_wait(rig: Rig) -> None:
+def test_a_quorum_described_by_who_does_not_lead_is_described_again(rig: Any) -> None:
+    rig.ask(DescribeQuorumRequest(), version=2)
+    rig.elect()
+    rig.answer(DescribeQuorumResponse(error_code=NotLeaderOrFollower.code))
+    assert rig.answers == []
+
+    rig.turn(RETRY_MS)
+
+    assert rig.waiting() == [DescribeQuorumRequest()]
+
+
+def test_closing_answers_those_who_wait(rig: Any) -> None:
     rig.ask()
+    rig.ask(AddRaftVoterRequest(), version=1)
 
     rig.channel.close()
+    rig.ask()
 
-    assert rig.error_codes() == [NotController.code]
+    assert rig.error_codes() == [NotController.code] * 2
+    assert len(rig.answers) == 3
+
+
+def test_a_lost_connection_sends_the_request_again() -> None:
+    rig = There()
+    rig.ask()
+    rig.elect()
+
+    rig.selector_.drop(rig.selector_.last)
+    rig.pump()
+    assert rig.answers == []
+    rig.turn(RETRY_MS * 2)
+    rig.pump()
+    rig.connect()
+
+    assert len(rig.selector_.connections) == 2
+    assert len(rig.waiting()) == 1
+
+
+def test_a_client_travels_in_an_envelope() -> None:
+    rig = There()
+    rig.ask(principal="User:alice", client_id="laptop", client_host="10.0.0.7")
+    rig.elect()
+
+    (envelope,) = rig.waiting()
+    assert decode_principal(envelope.request_principal) == "User:alice"
+    assert decode_address(envelope.client_host_address) == "10.0.0.7"
+    inner: Any
+    header, inner = decode_request(bytes(envelope.request_data))
+    assert (header.client_id, inner.topics[0].name) == ("laptop", "orders")
+
+    frame = encode_response(Response(), 7, 0)[SIZE_BYTES:]
+    rig.answer(EnvelopeResponse(response_data=frame))
+    assert rig.answers == [Response()]
+
+
+def test_an_envelope_that_is_refused_is_an_error_of_the_broker() -> None:
+    rig = There()
+    rig.ask(client_host="10.0.0.7")
+    rig.elect()
+
+    rig.answer(EnvelopeResponse(error_code=31))
+
+    assert rig.error_codes() == [-1]
+
+
+def test_an_envelope_at_who_does_not_lead_is_sent_again() -> None:
+    rig = There()
+    rig.ask(client_host="10.0.0.7")
+    rig.elect()
+
+    rig.answer(EnvelopeResponse(error_code=NotController.code))
+    rig.turn(RETRY_MS)
+
+    assert rig.answers == []
+    assert len(rig.waiting()) == 1
+
+
+def test_the_versions_of_the_controller_are_known_from_its_connection() -> None:
+    rig = There()
+    assert rig.channel.controller_versions() is None
+
+    rig.ask()
+    rig.elect()
+
+    versions = rig.channel.controller_versions()
+    assert versions is not None
+    assert versions[int(ApiKey.CREATE_TOPICS)] == ApiKey.CREATE_TOPICS.released

@@ -15,9 +15,11 @@ from millstream.node.formatting import (
     random_uuid,
     read_bootstrap,
     storage_info,
+    take_directories,
 )
 from millstream.raft.batches import voter_set
-from millstream.raft.voters import Endpoint
+from millstream.raft.config import parse_initial_voters
+from millstream.raft.voters import Endpoint, VoterSet
 from millstream.testing.sim_filesystem import SimFileSystem
 from millstream.types import Uuid
 
@@ -167,3 +169,67 @@ def test_a_power_loss_at_any_moment_leaves_a_directory_that_can_be_formatted_or_
 
         assert disk.checkpoint("/a").kraft_version == 1
         assert read_bootstrap(node_config(disk.given), disk.filesystem).metadata_version == 30
+
+
+def test_the_first_voters_are_the_same_on_each_and_know_their_directories() -> None:
+    listed = (
+        "5@one:9093:JEXY6aqzQY-32P5TStzaFg,6@two:9093:MvDxzVmcRsaTz33bUuRU6A,"
+        "7@three:9093:07R5amHmR32VDA6jHkGbTA"
+    )
+    voters = parse_initial_voters(listed, "CONTROLLER")
+    disk = Disk(node_id="6")
+
+    disk.format(initial_voters=voters)
+
+    own = storage_info(node_config(disk.given), disk.filesystem).metas["/a"]
+    assert str(own.directory_id) == "MvDxzVmcRsaTz33bUuRU6A"
+    written = disk.checkpoint("/a").voters
+    assert [each.voter_id for each in written.voters] == [5, 6, 7]
+
+
+def test_a_node_that_joins_later_has_no_first_voters() -> None:
+    disk = Disk(node_id="6")
+
+    disk.format(initial_voters=VoterSet())
+
+    assert not disk.filesystem.exists("/a/__cluster_metadata-0")
+
+
+@pytest.mark.parametrize(
+    ("listed", "problem"),
+    [
+        ("5@one:9093", "must be ID@HOST:PORT:DIRECTORY_ID"),
+        ("5@one:99999:JEXY6aqzQY-32P5TStzaFg", "must be ID@HOST:PORT:DIRECTORY_ID"),
+        ("5@one:9093:short", "the directory id of"),
+        (
+            "5@one:9093:JEXY6aqzQY-32P5TStzaFg,5@two:9093:MvDxzVmcRsaTz33bUuRU6A",
+            "voter 5 occurs twice",
+        ),
+    ],
+)
+def test_first_voters_that_cannot_be(listed: str, problem: str) -> None:
+    with pytest.raises(InvalidArgument, match=problem):
+        parse_initial_voters(listed, "CONTROLLER")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"controller_quorum_voters": "5@here:9093,6@there:9093"},
+        {"controller_quorum_bootstrap_servers": "there:9999"},
+        {"process_roles": "broker", "controller_quorum_bootstrap_servers": "there:9093"},
+    ],
+)
+def test_a_node_that_others_are_named_to_makes_no_cluster_up(given: dict[str, str]) -> None:
+    disk = Disk(node_id="5", **given)
+
+    with pytest.raises(KafkaStorageError, match="belongs to a cluster with others"):
+        take_directories(
+            node_config(disk.given),
+            disk.filesystem,
+            random=Random(2),
+            wall_ms=1,
+            controller_endpoints=CONTROLLER,
+        )
+
+    assert not disk.filesystem.exists("/a/meta.properties")

@@ -58,7 +58,7 @@ def test_rule_6_a_fetch_is_answered_with_what_follows() -> None:
     bench.fetch(3, offset=0, epoch=0)
 
     (answer,) = bench.of(RespondWithRecords)
-    assert (answer.offset, answer.bytes_max) == (0, 8 << 20)
+    assert (answer.offset, answer.bytes_max) == (0, 1 << 20)
     assert partition_of(answer.message) == (0, 3, 1)
 
 

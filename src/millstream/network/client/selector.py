@@ -180,8 +180,13 @@ class SocketSelector:
         self._wake_writer.setblocking(False)
         self._wake_lock = threading.Lock()
         self._is_woken = False
-        self._is_shut_down = False
+        self.is_shut_down = False
+        """Whether everything is closed."""
         self._selector.register(self._wake_reader, selectors.EVENT_READ, -1)
+
+    def fileno(self) -> int:
+        """One descriptor that is ready to be read when `poll` has something to do."""
+        return self._selector.fileno()
 
     def connect(self, connection_id: int, host: str, port: int) -> None:
         """See `ClientSelector`. Names are looked up in a thread of their own; it may take long."""
@@ -247,7 +252,7 @@ class SocketSelector:
     def wake(self) -> None:
         """See `ClientSelector`."""
         with self._wake_lock:
-            if not self._is_woken and not self._is_shut_down:
+            if not self._is_woken and not self.is_shut_down:
                 self._is_woken = True
                 with contextlib.suppress(BlockingIOError):
                     self._wake_writer.send(b"\0")
@@ -255,9 +260,9 @@ class SocketSelector:
     def shutdown(self) -> None:
         """See `ClientSelector`."""
         with self._wake_lock:
-            if self._is_shut_down:
+            if self.is_shut_down:
                 return
-            self._is_shut_down = True
+            self.is_shut_down = True
         for connection_id in list(self._sockets):
             self.close(connection_id)
         self._connecting.clear()

@@ -336,6 +336,17 @@ class SocketServerConfig:
             result.append(Endpoint(name, endpoint.security_protocol, host, port))
         return tuple(result)
 
+    def advertised_controllers(self, bound: tuple[Endpoint, ...]) -> tuple[Endpoint, ...]:
+        """What to tell other nodes of the quorum, given the controller's listeners as bound."""
+        given = {
+            each.listener_name: each for each in self._endpoints(self.advertised_listeners or ())
+        }
+        return tuple(
+            Endpoint(each.listener_name, each.security_protocol, told.host, told.port or each.port)
+            for each in bound
+            for told in (given.get(each.listener_name, each),)
+        )
+
     def _endpoints(self, listeners: tuple[str, ...]) -> tuple[Endpoint, ...]:
         protocols = parse_protocol_map(self.listener_security_protocol_map) or {}
         parsed = filter(None, map(parse_listener, listeners))

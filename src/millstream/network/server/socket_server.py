@@ -40,11 +40,16 @@ class SocketServer:
         self,
         config: SocketServerConfig,
         clock: Clock,
+        wanted: tuple[Endpoint, ...] | None = None,
         *,
         on_close: Callable[[Connection], None] | None = None,
     ) -> None:
-        """`on_close` is told of every connection that ended."""
+        """`wanted`: the listeners, all of the settings unless given.
+
+        `on_close` is told of every connection that ended.
+        """
         self.config = config
+        self._wanted = config.endpoints if wanted is None else wanted
         self.quotas = ConnectionQuotas(config)
         self._reserve = DescriptorReserve()
         self.processor = Processor(
@@ -60,7 +65,7 @@ class SocketServer:
         """Take the addresses of all listeners, or none; the endpoints with their real ports."""
         bound = []
         try:
-            for endpoint in self.config.endpoints:
+            for endpoint in self._wanted:
                 listening = _listen(endpoint, self.config)
                 self._sockets[endpoint.listener_name] = listening
                 port = listening.getsockname()[1]

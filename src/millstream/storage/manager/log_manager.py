@@ -98,7 +98,19 @@ class LogManager:
         Logs that were closed in order are opened when they are first asked for. A directory that
         cannot be read is left out, and its failure told; none at all is an error.
         """
-        self._startup.run()
+        self.take_directories()
+        self.recover()
+
+    def take_directories(self) -> None:
+        """The first half of `start`, which takes no time: whose they are, and what is in them."""
+        self._startup.take()
+
+    def recover(self) -> None:
+        """The other half, for which a broker with much to recover has a thread of its own.
+
+        Nobody else uses the logs meanwhile.
+        """
+        self._startup.recover()
         self._tasks.start()
 
     def stop(self, broker_epoch: int = -1) -> dict[str, Exception]:

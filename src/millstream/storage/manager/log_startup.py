@@ -8,6 +8,7 @@ the way leaves a directory without the marker, and the next start recovers it.
 from __future__ import annotations
 
 import logging
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from millstream.errors import KafkaStorageError
@@ -17,7 +18,7 @@ from millstream.storage.manager.log_recovery import LogRecovery
 from millstream.storage.manager.meta_properties import require_one_owner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from millstream.storage.background import Background
     from millstream.storage.log.log_lifecycle import LogLifecycle
@@ -49,17 +50,26 @@ class LogStartup:
         self._node_id = node_id
         self._on_progress = on_progress
 
-    def run(self) -> None:
-        """Bring the directories into service; nothing stays locked if that fails."""
-        try:
+    def take(self) -> None:
+        """Take the directories and see what is in them; nothing stays locked if that fails."""
+        with self._released_on_failure():
             self._lock_all()
             self._require_one_online()
             self._require_owner()
             for directory in self._registry.online_directories:
                 self._attempt(directory, self._take_stock)
+
+    def recover(self) -> None:
+        """Bring what is in the directories into service; nothing stays locked if that fails."""
+        with self._released_on_failure():
             self._recover()
             self._settle_duplicates()
             self._require_one_online()
+
+    @contextmanager
+    def _released_on_failure(self) -> Iterator[None]:
+        try:
+            yield
         except BaseException:
             for directory in self._registry.directories.values():
                 directory.release()
