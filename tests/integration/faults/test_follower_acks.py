@@ -25,9 +25,9 @@ from millstream.protocol.messages import (
     produce,
 )
 from millstream.types import Uuid
-from tests.integration.faults.harness import until
 from tests.integration.node.harness import Client
 from tests.unit.storage.client_batches import batch
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from millstream.protocol.api import ApiKey
 from millstream.protocol.frame import decode_response
 from millstream.protocol.messages.produce import ProduceResponse
-from tests.integration.network.harness import answer, frame, until
+from tests.integration.network.harness import answer, frame
 from tests.integration.network.harness import serving as serving_handler
 from tests.integration.network.test_fast_path import WARM, end_offsets, produce_frame, serving
+from tests.waiting import until_async
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -100,7 +101,7 @@ def test_connections_that_ended_leave_nothing(run: Run, tmp_path: Path) -> None:
                     await client.send(one * MANY)
                 client.vanish()
             await served.until(connections=0)
-            await until(lambda: _alive() <= before)
+            await until_async(lambda: _alive() <= before)
             assert served.server.processor.pool.taken_bytes == 0
 
     run(scenario())
