@@ -132,7 +132,7 @@ $(SPARK_ENV)/.installed: $(INSTALLED)
 
 bench: setup ## Measure beside the peers: make bench ARGS=--quick
 	for question in records protocol storage log_manager network replica broker_handlers \
-	  embedded broker coordinator clients spark; do \
+	  embedded fairness broker coordinator clients spark; do \
 	  $(BIN)/python -m benchmarks.$$question $(ARGS) || exit 1; done
 
 compare: setup ## Measure beside another revision: make compare BEFORE=../before BENCH=broker ARGS=--without-kafka
