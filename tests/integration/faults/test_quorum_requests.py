@@ -8,21 +8,23 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from millstream.errors import InconsistentVoterSet
-from millstream.protocol.api import ApiKey
+from millstream.errors import InconsistentVoterSet, RequestTimedOut, VoterNotFound
 from millstream.protocol.messages import (
     AddRaftVoterRequest,
     AddRaftVoterResponse,
-    ApiVersionsRequest,
-    ApiVersionsResponse,
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
     EndQuorumEpochRequest,
     EndQuorumEpochResponse,
+    RemoveRaftVoterRequest,
+    RemoveRaftVoterResponse,
     VoteRequest,
     VoteResponse,
     add_raft_voter,
     begin_quorum_epoch,
+    describe_quorum,
     end_quorum_epoch,
     vote,
 )
@@ -40,6 +42,10 @@ pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(120
 METADATA = "__cluster_metadata"
 STRANGER = 9
 DIRECTORY = Uuid(b"0123456789abcdef")
+ASKED = describe_quorum.DescribeQuorumRequestTopicData(
+    topic_name=METADATA,
+    partitions=[describe_quorum.DescribeQuorumRequestPartitionData(partition_index=0)],
+)
 later_epochs = itertools.count(1000, 1000)
 """Epochs that the quorum has not reached, whichever test comes first."""
 
@@ -133,16 +139,32 @@ def test_a_stranger_that_is_voted_for_cannot_be_reached_and_the_voter_leads_agai
     broker.still_serves()
 
 
-def test_voters_cannot_be_added_and_that_is_not_offered(broker: Broker, controller: Client) -> None:
-    offered = controller.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
-    keys = {each.api_key for each in offered.api_keys}
-    assert not keys & {ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER, ApiKey.UPDATE_RAFT_VOTER}
+def test_a_voter_that_cannot_be_reached_is_not_added(broker: Broker, controller: Client) -> None:
     listener = add_raft_voter.Listener(name="CONTROLLER", host="127.0.0.1", port=1)
     request = AddRaftVoterRequest(
-        timeout_ms=2000, voter_id=7, voter_directory_id=DIRECTORY, listeners=[listener]
+        cluster_id=None,
+        timeout_ms=2000,
+        voter_id=7,
+        voter_directory_id=DIRECTORY,
+        listeners=[listener],
     )
 
-    with pytest.raises(ConnectionError):
-        controller.ask(request, 0, AddRaftVoterResponse)
+    answer = controller.ask(request, 0, AddRaftVoterResponse)
 
+    assert answer.error_code == RequestTimedOut.code
+    broker.still_serves()
+
+
+def test_the_only_voter_is_not_removed(broker: Broker, controller: Client) -> None:
+    quorum = controller.ask(DescribeQuorumRequest(topics=[ASKED]), 2, DescribeQuorumResponse)
+    (voter,) = quorum.topics[0].partitions[0].current_voters
+    request = RemoveRaftVoterRequest(
+        cluster_id=None,
+        voter_id=voter.replica_id,
+        voter_directory_id=voter.replica_directory_id,
+    )
+
+    answer = controller.ask(request, 0, RemoveRaftVoterResponse)
+
+    assert answer.error_code == VoterNotFound.code
     broker.still_serves()
