@@ -9,11 +9,8 @@ from millstream.network.server.config import SocketServerConfig
 from millstream.network.server.request import PENDING, Connection, Outcome, Request
 from millstream.protocol.api import API_BY_KEY
 from millstream.protocol.frame import SIZE_BYTES, decode_response
-from millstream.protocol.messages.describe_quorum import (
-    DescribeQuorumRequest,
-    DescribeQuorumResponse,
-)
 from millstream.server.config import ServerConfig
+from millstream.server.forwarding import RAFT_REQUESTS
 from millstream.storage.manager.broker_config import LogManagerConfig
 
 if TYPE_CHECKING:
@@ -96,8 +93,8 @@ class Channel:
         self.requests.append((request, context))
 
         def carry() -> None:
-            if isinstance(request, DescribeQuorumRequest):
-                callback(DescribeQuorumResponse())
+            if type(request) in RAFT_REQUESTS:
+                callback(API_BY_KEY[request.KEY].response())
                 return
             self._broker.controller.controller.handle(request, context, callback)
             self._broker.publish()
