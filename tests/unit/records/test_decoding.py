@@ -315,6 +315,9 @@ def test_a_timestamp_beyond_64_bits_is_corrupt(kernel: Any) -> None:
     with pytest.raises(CorruptMessage) as caught:
         kernel.decode_records(body, 2, 0, INT64_MAX)
     assert str(caught.value) == "record 1, byte 7: the timestamp does not fit 64 bits"
+    with pytest.raises(CorruptMessage) as caught:
+        kernel.find_since(body, 2, INT64_MAX, 0, 1)
+    assert str(caught.value) == "record 1, byte 7: the timestamp does not fit 64 bits"
 
     before_time = encoded(b"\0\x01\0\x01\x01\0")
     with pytest.raises(CorruptMessage) as caught:

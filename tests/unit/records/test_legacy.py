@@ -277,3 +277,14 @@ def test_an_lz4_frame_with_content_size_is_mended_too() -> None:
     (record,) = LegacyBatch(message(0, offset=3, value=bytes(frame), attributes=LZ4)).records()
 
     assert record.value == b"x"
+
+
+def test_the_first_record_of_a_time_is_found() -> None:
+    inner = b"".join(
+        message(1, offset=number, value=b"v", timestamp=1000 + 10 * number) for number in range(3)
+    )
+    batch = LegacyBatch(wrapper(1, GZIP, inner, offset=22), 0)
+
+    assert batch.find_since(1005, 0) == (21, 1010)
+    assert batch.find_since(0, 22) == (22, 1020)
+    assert batch.find_since(1021, 0) is None
