@@ -27,13 +27,12 @@ from millstream.server.envelopes import open_envelope, put_in_envelope
 from millstream.server.forwarding import fail_forwarded, says_not_controller
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from millstream.controller.decision import RequestContext
     from millstream.node.environment import Environment
     from millstream.node.timers import Timers
     from millstream.protocol.message import Message
-    from millstream.protocol.notation import VersionRange
     from millstream.raft.effects import Peer
 
 LOOK_AGAIN_MS: Final = 100
@@ -113,11 +112,6 @@ class NodeToControllerChannel:
         self._queue.append(queued)
         self.look()
 
-    def controller_versions(self) -> Mapping[int, VersionRange] | None:
-        """The versions that the active controller speaks, as far as a connection to it told."""
-        found = self._find()
-        return None if found is None else self._client.versions_of(found.id)
-
     def look(self) -> None:
         """Send what waits, if there is somebody to send to; give up what has waited too long.
 
@@ -135,7 +129,7 @@ class NodeToControllerChannel:
         while self._queue:
             _refuse(self._queue.popleft(), NotController())
 
-    # One request at a time.
+    # Asking and being answered.
 
     def _send_next(self) -> bool:
         """Send the first request; False if that has to wait."""

@@ -9,7 +9,6 @@ voters, if the quorum is a dynamic one.
 from __future__ import annotations
 
 import logging
-import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,6 +23,7 @@ from millstream.metadata.checkpoints import encode_checkpoint
 from millstream.metadata.features import METADATA_VERSION_LATEST
 from millstream.metadata.metadata_log import METADATA_PARTITION
 from millstream.metadata.snapshot_files import BOOTSTRAP_SNAPSHOT, write_snapshot_file
+from millstream.node.host_name import own_host_name
 from millstream.raft.batches import voters_record
 from millstream.raft.config import parse_servers, parse_voters
 from millstream.raft.voters import (
@@ -100,7 +100,7 @@ def configured_controllers(config: NodeConfig) -> dict[str, Endpoint]:
     """
     return {
         each.listener_name: Endpoint(
-            socket.getfqdn() if each.is_everywhere else each.host, each.port
+            own_host_name() if each.is_everywhere else each.host, each.port
         )
         for each in config.network.endpoints
         if each.listener_name in config.network.controller_names

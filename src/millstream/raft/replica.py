@@ -188,9 +188,10 @@ class Replica:
         leader_id = self.quorum.leader_id
         if leader_id is None:
             return None
-        told = getattr(self.state, "leader_endpoints", None) or self.voters.endpoints_of(leader_id)
-        endpoints = self.local.endpoints if leader_id == self.local.id else told
-        return self._peer(leader_id, endpoints)
+        if leader_id == self.local.id:
+            return self._peer(leader_id, self.local.endpoints)
+        told = self.state.leader_endpoints if isinstance(self.state, Follower | Prospective) else {}
+        return self._peer(leader_id, told or self.voters.endpoints_of(leader_id))
 
     def discovery_peers(self) -> list[Peer]:
         """Whom to ask for the leader: the voters that are known, and the bootstrap servers.

@@ -235,7 +235,9 @@ def test_several_listeners_have_their_own_handlers(run: Run) -> None:
         server.serve("PLAINTEXT", handle, SERVED)
         assert await early.ids(1) == [1]
         assert seen == ["CONTROLLER 127.0.0.1", "PLAINTEXT 127.0.0.1"]
-        assert [endpoint.port for endpoint in server.advertised()] == ports[:1]
+        assert [
+            endpoint.port for endpoint in server.config.advertised(server.endpoints, "localhost")
+        ] == ports[:1]
         early.close()
         controller.close()
         await until_async(lambda: len(closed) >= 2)

@@ -13,7 +13,6 @@ from millstream.controller.failures import error_response
 from millstream.errors import NotController, NotLeaderOrFollower, RequestTimedOut
 from millstream.node.controller_channel import RETRY_MS, NodeToControllerChannel
 from millstream.node.timers import Timers
-from millstream.protocol.api import ApiKey
 from millstream.protocol.frame import SIZE_BYTES, decode_request, encode_response
 from millstream.protocol.messages.add_raft_voter import AddRaftVoterRequest
 from millstream.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -308,15 +307,3 @@ def test_an_envelope_at_who_does_not_lead_is_sent_again() -> None:
 
     assert rig.answers == []
     assert len(rig.waiting()) == 1
-
-
-def test_the_versions_of_the_controller_are_known_from_its_connection() -> None:
-    rig = There()
-    assert rig.channel.controller_versions() is None
-
-    rig.ask()
-    rig.elect()
-
-    versions = rig.channel.controller_versions()
-    assert versions is not None
-    assert versions[int(ApiKey.CREATE_TOPICS)] == ApiKey.CREATE_TOPICS.released

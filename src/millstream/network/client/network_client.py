@@ -54,12 +54,11 @@ from millstream.protocol.api import API_BY_KEY, ApiKey, negotiate_api
 from millstream.protocol.frame import SIZE_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from random import Random
 
     from millstream.network.client.selector import ClientSelector, SelectorEvent
     from millstream.protocol.message import Message
-    from millstream.protocol.notation import VersionRange
     from millstream.types import ReadableBuffer
 
 __all__ = [
@@ -184,11 +183,6 @@ class NetworkClient:
             return None if link is None else negotiate_api(api, link.versions.get(int(api)))
         except UnsupportedVersion:
             return None
-
-    def versions_of(self, node_id: int) -> Mapping[int, VersionRange] | None:
-        """The versions that a broker has told, by API key; None before it has."""
-        link = self._links.get(node_id)
-        return None if link is None or link.state is not LinkState.READY else link.versions
 
     def offers(self, node_id: int, api: ApiKey) -> bool:
         """Whether the broker has said that it knows an API."""

@@ -77,10 +77,6 @@ class SocketServer:
         self.endpoints = tuple(bound)
         return self.endpoints
 
-    def advertised(self) -> tuple[Endpoint, ...]:
-        """What to tell clients to connect to; "every address" becomes the machine's name."""
-        return self.config.advertised(self.endpoints, socket.getfqdn())
-
     def serve(
         self,
         listener_name: str,
