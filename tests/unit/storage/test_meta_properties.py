@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,6 +20,7 @@ from millstream.storage.manager.meta_properties import (
     write_meta_properties,
     write_partition_metadata,
 )
+from millstream.testing.sim_filesystem import SimFileSystem
 from millstream.types import Uuid
 
 if TYPE_CHECKING:
@@ -180,6 +182,20 @@ def test_the_clean_shutdown_marker_comes_and_goes(filesystem: FileSystem, direct
     remove_clean_shutdown(filesystem, directory)
     remove_clean_shutdown(filesystem, directory)
     assert read_clean_shutdown(filesystem, directory) is None
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_marker_whose_remover_was_killed_does_not_come_back(seed: int) -> None:
+    filesystem = SimFileSystem(Random(seed))
+    filesystem.make_directory("/data")
+    filesystem.sync_directory("/")
+    write_clean_shutdown(filesystem, "/data", 12)
+    filesystem.remove("/data/.kafka_cleanshutdown")
+    filesystem = filesystem.after_kill()
+
+    remove_clean_shutdown(filesystem, "/data")
+
+    assert read_clean_shutdown(filesystem.after_power_loss(), "/data") is None
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"brokerEpoch":"x"}'])

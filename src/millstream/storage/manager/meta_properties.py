@@ -193,11 +193,13 @@ def write_clean_shutdown(filesystem: FileSystem, log_dir: str, broker_epoch: int
 
 
 def remove_clean_shutdown(filesystem: FileSystem, log_dir: str) -> None:
-    """Take the marker away, durably, before the first change to a directory."""
-    path = f"{log_dir}/{CLEAN_SHUTDOWN_FILE}"
-    if filesystem.exists(path):
-        filesystem.remove(path)
-        filesystem.sync_directory(log_dir)
+    """Take the marker away, durably, before the first change to a directory.
+
+    One that is gone may have been removed by a process that died before the disk knew, and a power
+    loss would bring it back.
+    """
+    filesystem.remove(f"{log_dir}/{CLEAN_SHUTDOWN_FILE}")
+    filesystem.sync_directory(log_dir)
 
 
 def _read_text(filesystem: FileSystem, path: str) -> str | None:
