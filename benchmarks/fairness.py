@@ -3,7 +3,7 @@
     python -m benchmarks.fairness [--quick] [--json] [--rows PATTERN] [--without-kafka]
 
 One producer sends a batch of 100 bytes with acks=all after another to `millstream server start` and
-to Apache Kafka from Maven, in turns, as in `benchmarks.broker`. `alone` nobody else is there.
+to Apache Kafka from Maven, interleaved, as in `benchmarks.broker`. `alone` nobody else is there.
 `beside-api-versions` and `beside-produce`: twenty connections have a thousand requests in flight
 each, small ones of the full path (ApiVersions) and of the fast path (Produce of 100 bytes to
 another topic). `beside-metadata`: thirty connections ask for all topics, one request after another,
@@ -165,7 +165,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def measure(rows: list[FairnessRow], options: argparse.Namespace, report: Report) -> None:
-    """Every row, the contenders in turns."""
+    """Every row, the contenders interleaved."""
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="millstream-bench-")))
         launchers: list[Launcher] = [MillstreamLauncher()]

@@ -16,9 +16,17 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ("src", "tools", "tests", "benchmarks")
+_PAGES = (ROOT / "docs", ROOT / "tests", ROOT / "benchmarks")
 GENERATED = "src/millstream/protocol/messages/"
 BANNED_MODULE_NAMES = frozenset({"utils", "util", "common", "helpers", "misc"})
+BANNED_WORDS = frozenset(
+    {"face", "faces", "haste", "hasten", "headroom", "kick", "lane", "lanes", "loan", "nudge"}
+    | {"passer", "recall", "scout", "scouts", "twin", "twins", "unshut"}
+)
+"""Words that once had meanings of our own; `docs/internals/glossary.md` says what stands there."""
+BANNED_PHRASES = ("measured in turns", "short way", "standing order")
 
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _CYTHON_FUNCTION = re.compile(r"^(?P<indent>\s*)(?:async\s+def|def|cdef|cpdef)\b.*\(.*")
 _C_FUNCTION = re.compile(r"^(?P<signature>\w[^;{}#]*\))\s*\{\n.*?^\}", re.MULTILINE | re.DOTALL)
 
@@ -47,6 +55,21 @@ def source_files(*suffixes: str) -> list[Path]:
 def relative(path: Path) -> str:
     """The path as messages show it."""
     return path.relative_to(ROOT).as_posix()
+
+
+def prose_files() -> list[Path]:
+    """Pages of the project, sorted; not those that tell of the past."""
+    found = [*ROOT.glob("*.md"), *(path for folder in _PAGES for path in folder.rglob("*.md"))]
+    return sorted(path for path in found if path.name not in {"CHANGELOG.md", "RESULTS.md"})
+
+
+def banned_words(path: Path) -> set[str]:
+    """Which of the words that the tree has given up a file uses, also as parts of names."""
+    text = path.read_text(encoding="utf-8")
+    words = {word.lower() for word in _WORD.findall(text)}
+    line = " ".join(text.lower().split())
+    phrases = {phrase for phrase in BANNED_PHRASES if re.search(rf"\b{phrase}\b", line)}
+    return (words & BANNED_WORDS) | phrases
 
 
 def line_count(path: Path) -> int:

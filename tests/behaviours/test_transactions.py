@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from millstream import AsyncProducer, Consumer, OffsetAndMetadata, Producer, read_topic
-from millstream.client.producer.transaction_manager import TransactionManager
+from millstream.client.producer.transactions.manager import TransactionManager
 from millstream.errors import InvalidTxnState, MillstreamError, ProducerFenced
 from tests.behaviours.clusters import at
 from tests.integration.client.producer.reading import read_all

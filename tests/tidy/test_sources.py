@@ -79,6 +79,34 @@ def test_no_module_has_a_name_that_says_nothing() -> None:
     assert vague == []
 
 
+OF_THE_TRADE = {
+    # A checksum is computed in several lanes at once; that is what everybody calls them.
+    "src/millstream/_accel/codec/checksum.c": {"lane", "lanes"},
+    "src/millstream/records/plain/crc32c.py": {"lane", "lanes"},
+}
+ABOUT_WORDS = frozenset({"tools/tidy.py", "tests/tidy/test_sources.py"})
+
+
+def test_words_that_were_given_up_stay_away() -> None:
+    files = [*tidy.source_files(".py", ".pyx", ".pxd", ".pyi", ".c", ".h", ".txt")]
+    found = {
+        name: words
+        for path in [*files, *tidy.prose_files()]
+        if (name := tidy.relative(path)) not in ABOUT_WORDS
+        and (words := tidy.banned_words(path) - OF_THE_TRADE.get(name, set()))
+    }
+
+    assert found == {}
+
+
+@pytest.mark.parametrize("line", ["class FetchLane:", "ms_kick_all(", "measured in\nturns"])
+def test_words_are_found_in_names_and_sentences(line: str, tmp_path: Path) -> None:
+    source = tmp_path / "source.pyx"
+    source.write_text(line)
+
+    assert tidy.banned_words(source)
+
+
 @pytest.mark.parametrize("package", ["millstream", "millstream.errors", "millstream.protocol"])
 def test_exported_names_exist(package: str) -> None:
     code = f"import {package} as p; [getattr(p, name) for name in getattr(p, '__all__', [])]"

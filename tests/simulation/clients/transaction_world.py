@@ -14,7 +14,7 @@ from millstream.client.groups import ConsumerGroupMetadata, OffsetAndMetadata
 from millstream.client.producer.config import ProducerConfig
 from millstream.client.producer.core import ProducerCore
 from millstream.client.producer.partition_queues import MemoryNotFree, TopicNotKnown
-from millstream.client.producer.transaction_state import State
+from millstream.client.producer.transactions.state import State
 from millstream.clock import ManualClock
 from millstream.errors import MillstreamError
 from millstream.types import TopicPartition

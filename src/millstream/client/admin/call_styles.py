@@ -35,7 +35,7 @@ T = TypeVar("T")
 _numbers = itertools.count(1)
 
 
-class _Face:
+class _Api:
     """What both admin clients have: operations, and the thread that performs them."""
 
     def __init__(self, bootstrap: str | Iterable[str], **settings: Unpack[AdminSettings]) -> None:
@@ -73,7 +73,7 @@ class _Face:
             raise
 
 
-class BlockingApi(_Face):
+class BlockingApi(_Api):
     """How a blocking client is closed."""
 
     def close(self, timeout: float | None = None) -> None:
@@ -92,7 +92,7 @@ class BlockingApi(_Face):
         self.close()
 
 
-class AwaitingApi(_Face):
+class AwaitingApi(_Api):
     """How a client of an event loop is closed."""
 
     async def close(self) -> None:
@@ -117,7 +117,7 @@ def blocking(
     """The operation as a method that waits for its end."""
 
     @functools.wraps(operation)
-    def method(self: _Face, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    def method(self: _Api, /, *args: P.args, **kwargs: P.kwargs) -> T:
         coroutine = operation(self._operations, *args, **kwargs)
         return self._begin(coroutine, operation.__name__).result()
 
@@ -130,7 +130,7 @@ def awaiting(
     """The operation as a coroutine method of an event loop."""
 
     @functools.wraps(operation)
-    async def method(self: _Face, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    async def method(self: _Api, /, *args: P.args, **kwargs: P.kwargs) -> T:
         coroutine = operation(self._operations, *args, **kwargs)
         return await self._begin(coroutine, operation.__name__)
 

@@ -21,16 +21,17 @@ from millstream.errors import (
     RecordListTooLarge,
     is_retriable,
 )
+from millstream.network.client.backoff import Backoff
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from random import Random
 
+    from millstream.client.producer.config import ProducerConfig
     from millstream.client.producer.partition_state import PartitionState
     from millstream.client.producer.produce_exchange import Outcome
     from millstream.client.producer.producer_batch import ProducerBatch
     from millstream.client.producer.record_accumulator import RecordAccumulator
-    from millstream.client.producer.sender_config import SenderConfig
     from millstream.client.producer.sequences import Sequences
 
 
@@ -48,13 +49,14 @@ class BatchCompletion:
     def __init__(
         self,
         accumulator: RecordAccumulator,
-        config: SenderConfig,
+        config: ProducerConfig,
         random: Random,
         sequences: Sequences | None,
         send_again: Callable[[PartitionState], None],
     ) -> None:
         self._accumulator = accumulator
         self._config = config
+        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._random = random
         self._sequences = sequences
         self._send_again = send_again
@@ -183,7 +185,7 @@ class BatchCompletion:
         self, state: PartitionState, batch: ProducerBatch, error: MillstreamError, now_ms: int
     ) -> None:
         self.meters.retries += 1
-        batch.retry_at_ms = now_ms + self._config.backoff.after(batch.attempts, self._random)
+        batch.retry_at_ms = now_ms + self._backoff.after(batch.attempts, self._random)
         if isinstance(error, BrokerUnreachable) and not error.was_sent:
             batch.attempts -= 1  # Nothing was tried: the connection's own backoff is enough.
             batch.retry_at_ms = now_ms

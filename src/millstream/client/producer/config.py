@@ -241,6 +241,12 @@ class ProducerConfig(ClientConfig):
         level: int | None = getattr(self, f"compression_{self.compression_type}_level", None)
         return level
 
+    @property
+    def wire_transactional_id(self) -> str | None:
+        """The transactional id as the brokers know it."""
+        given = self.transactional_id
+        return None if given is None else self.names.to_wire(given)
+
     def _forbids_idempotence(self) -> list[str]:
         faults = []
         if self.required_acks != -1:

@@ -26,10 +26,9 @@ from millstream.client.producer.partition_queues import ANY_PARTITION
 from millstream.client.producer.partitioner import resolve_partitioner
 from millstream.client.producer.record import ProducerRecord, normal_headers, timestamp_ms
 from millstream.client.producer.sender import REQUEST_OVERHEAD, Sender
-from millstream.client.producer.sender_config import SenderConfig
 from millstream.client.producer.sequences import Sequences
 from millstream.client.producer.topics import TopicRegistry
-from millstream.client.producer.transaction_manager import TransactionManager
+from millstream.client.producer.transactions.manager import TransactionManager
 from millstream.client.runtime import ClientRuntime
 from millstream.client.serialization.base import raise_unserializable
 from millstream.client.serialization.resolution import as_serializer
@@ -171,17 +170,16 @@ class ProducerCore:
             runtime.metadata,
             runtime.router,
             self.topics,
-            config.names,
-            SenderConfig.of(config),
+            config,
             random,
             sequences,
             runtime.meters,
         )
         self.transactions: TransactionManager | None = None
-        if config.transactional_id is not None:
+        if (transactional_id := config.wire_transactional_id) is not None:
             assert sequences is not None
             self.transactions = TransactionManager(
-                config.names.to_wire(config.transactional_id),
+                transactional_id,
                 config.transaction_timeout_ms,
                 sequences,
                 self.accumulator,

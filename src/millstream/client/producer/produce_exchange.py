@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from millstream.client.metadata import Metadata, MetadataSnapshot
+    from millstream.client.producer.config import ProducerConfig
     from millstream.client.producer.partition_state import PartitionState
     from millstream.client.producer.producer_batch import ProducerBatch
-    from millstream.client.producer.sender_config import SenderConfig
     from millstream.errors import MillstreamError
     from millstream.protocol.messages import ProduceResponse
     from millstream.protocol.messages.produce import PartitionProduceResponse
@@ -85,7 +85,7 @@ def topic_ids(names: Iterable[str], snapshot: MetadataSnapshot) -> dict[str, Uui
 def build_request(
     batches: Sequence[Sent],
     topics: Mapping[str, Uuid],
-    config: SenderConfig,
+    config: ProducerConfig,
 ) -> ProduceRequest:
     """One request for batches of different partitions."""
     by_topic: dict[str, TopicProduceData] = {}
@@ -99,21 +99,21 @@ def build_request(
             PartitionProduceData(index=state.partition, records=batch.records)
         )
     return ProduceRequest(
-        transactional_id=config.transactional_id,
-        acks=config.acks,
+        transactional_id=config.wire_transactional_id,
+        acks=config.required_acks,
         timeout_ms=config.request_timeout_ms,
         topic_data=list(by_topic.values()),
     )
 
 
 def request_head(
-    topic: str, topics: Mapping[str, Uuid], config: SenderConfig, version: int
+    topic: str, topics: Mapping[str, Uuid], config: ProducerConfig, version: int
 ) -> bytes:
     """How the body of a request for one topic begins; the number of its partitions comes next."""
     data = TopicProduceData(name=topic, topic_id=topics[topic], partition_data=[])
     body = ProduceRequest(
-        transactional_id=config.transactional_id,
-        acks=config.acks,
+        transactional_id=config.wire_transactional_id,
+        acks=config.required_acks,
         timeout_ms=config.request_timeout_ms,
         topic_data=[data],
     ).encode(version)

@@ -24,7 +24,7 @@ from millstream.client.producer.table_sending import (
     TableSender,
     TooFarAhead,
 )
-from millstream.client.producer.transaction_state import State, timed_out
+from millstream.client.producer.transactions.state import State, timed_out
 from millstream.client.serialization.columns import encode_table
 from millstream.errors import ClientClosed, MillstreamError, OperationTimeout
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from millstream.client.producer.core import Prepared
     from millstream.client.producer.delivery import BatchDelivery, Delivery
     from millstream.client.producer.record import HeadersLike, ProducerRecord, Timestamp
-    from millstream.client.producer.transaction_manager import TransactionManager
+    from millstream.client.producer.transactions.manager import TransactionManager
     from millstream.client.serialization.base import AnySerializer, SerializerOf
     from millstream.client.serialization.columns import TableFormats
     from millstream.client.snapshot import Partition

@@ -1,6 +1,6 @@
 """What goes into a producer and what comes back: a record, its headers and time, and its place.
 
-Both faces and the interceptors use these. Values only; nothing here knows batches or brokers.
+Both APIs and the interceptors use these. Values only; nothing here knows batches or brokers.
 """
 
 from __future__ import annotations

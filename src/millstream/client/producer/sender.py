@@ -55,11 +55,10 @@ if TYPE_CHECKING:
 
     from millstream.client.metadata import Metadata, MetadataSnapshot
     from millstream.client.metrics import ClientMeters
-    from millstream.client.namespace import Namespace
+    from millstream.client.producer.config import ProducerConfig
     from millstream.client.producer.partition_queues import PartitionQueue
     from millstream.client.producer.producer_batch import ProducerBatch
     from millstream.client.producer.record_accumulator import RecordAccumulator
-    from millstream.client.producer.sender_config import SenderConfig
     from millstream.client.producer.sequences import Sequences
     from millstream.client.producer.topics import TopicRegistry
     from millstream.client.router import RequestRouter
@@ -115,8 +114,7 @@ class Sender:
         metadata: Metadata,
         router: RequestRouter,
         topics: TopicRegistry,
-        names: Namespace,
-        config: SenderConfig,
+        config: ProducerConfig,
         random: Random,
         sequences: Sequences | None,
         meters: ClientMeters,
@@ -127,8 +125,12 @@ class Sender:
         self._metadata = metadata
         self._router = router
         self._topics = topics
-        self._names = names
+        self._names = config.names
         self._config = config
+        self._expects_answers = config.required_acks != 0
+        self._compression = config.compression
+        self._keeps_order = config.max_in_flight_requests_per_connection == 1
+        """Whether a partition has one batch under way at a time, for want of numbers."""
         self._sequences = sequences
         self._meters = meters
         self._transactions: Transactions | None = None
@@ -313,7 +315,7 @@ class Sender:
         """How many batches a partition may send until it is looked at again."""
         if self._transactions is not None and not self._transactions.may_send(state):
             return 0
-        if self._config.keeps_order:
+        if self._keeps_order:
             if state.in_flight_count:
                 return 0
             return 1 if self._sequences is None else min(1, self._sequences.allowance(state))
@@ -328,7 +330,7 @@ class Sender:
     def _route(self, state: PartitionState, connection_id: int) -> Route | None:
         """How to reach a partition's leader; None if it is too old for these settings."""
         offered = self._network.version_of(state.node_id, ApiKey.PRODUCE)
-        is_zstd = self._config.compression is Compression.ZSTD
+        is_zstd = self._compression is Compression.ZSTD
         if offered is None or (is_zstd and offered < ZSTD_FROM):
             return None
         topics = topic_ids([state.wire_topic], self._metadata.snapshot)
@@ -361,7 +363,7 @@ class Sender:
 
     def _watch(self, now_ms: int) -> int | None:
         """Note brokers that take nothing, so that other partitions are chosen (KIP-794)."""
-        limit_ms = self._config.availability_timeout_ms
+        limit_ms = self._config.partitioner_availability_timeout_ms
         if not limit_ms:
             return None
         late: set[int] = set()
@@ -405,12 +407,12 @@ class Sender:
             lambda answer, done_ms: self._on_answer(batches, topics, answer, done_ms),
             timeout_ms=self._config.request_timeout_ms,
             version=self._version(offered, topics),
-            expects_response=self._config.acks != 0,
+            expects_response=self._expects_answers,
         )
 
     def _seal(self, batch: ProducerBatch) -> None:
         writer = batch.seal(
-            self._config.compression,
+            self._compression,
             self._config.compression_level,
             is_transactional=self._config.transactional_id is not None,
         )
@@ -454,7 +456,7 @@ class Sender:
         version, batches = in_flight
         # They are of one topic.
         topics = topic_ids([batches[0].state.wire_topic], self._metadata.snapshot)
-        if self._config.acks == 0:
+        if not self._expects_answers:
             self._on_answer(batches, topics, ProduceResponse(), now_ms)
             return None
 
@@ -491,7 +493,7 @@ class Sender:
         if isinstance(answer, MillstreamError):
             self._metadata.request_update()
             outcomes = [Outcome(answer)] * len(batches)
-        elif self._config.acks == 0:
+        elif not self._expects_answers:
             outcomes = [Outcome(None)] * len(batches)
         else:
             assert isinstance(answer, ProduceResponse)

@@ -1,4 +1,4 @@
-"""From what a caller gives to a producer to its `ProducerConfig`: both faces read it here."""
+"""From what a caller gives to a producer to its `ProducerConfig`: both APIs read it here."""
 
 from __future__ import annotations
 

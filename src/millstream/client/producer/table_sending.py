@@ -1,6 +1,6 @@
 """Tables into the accumulator: any Arrow data, chunk by chunk, without a Python step per row.
 
-Both faces drive `TableSender`: it appends what can be appended, and says what it must wait for.
+Both APIs drive `TableSender`: it appends what can be appended, and says what it must wait for.
 """
 
 from __future__ import annotations

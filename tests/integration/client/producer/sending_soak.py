@@ -61,7 +61,7 @@ class Written:
         return value
 
 
-class LanesSoak:
+class SendingSoak:
     """One seed: a broker, a producer, its writers and what befalls them."""
 
     trace: Sequence[str] = ()
@@ -228,4 +228,4 @@ class LanesSoak:
 
 
 if __name__ == "__main__":
-    sys.exit(run_seeds(__doc__, LanesSoak, "millstream"))
+    sys.exit(run_seeds(__doc__, SendingSoak, "millstream"))

@@ -243,7 +243,7 @@ def test_whatever_breaks_every_record_is_there_once_and_in_order(seed: int) -> N
     sending_soak = pytest.importorskip(
         "tests.integration.client.producer.sending_soak", reason="pyarrow is not installed"
     )
-    sending_soak.LanesSoak(seed).run()
+    sending_soak.SendingSoak(seed).run()
 
 
 @pytest.mark.parametrize("linger", [0.0, 0.05])

@@ -11,8 +11,8 @@ import pytest
 
 from millstream import AsyncProducer, Producer, TopicPartition
 from millstream.client.groups import OffsetAndMetadata
-from millstream.client.producer.transaction_manager import TransactionManager
-from millstream.client.producer.transaction_state import State
+from millstream.client.producer.transactions.manager import TransactionManager
+from millstream.client.producer.transactions.state import State
 from millstream.errors import (
     ConcurrentTransactions,
     FatalProducerError,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Any
 
 from millstream.client.producer.batch_completion import BatchCompletion
+from millstream.client.producer.config import ProducerConfig
 from millstream.client.producer.partition_state import PartitionState
 from millstream.client.producer.produce_exchange import Produced
 from tests.unit.client.producer.fakes import Bench
@@ -16,7 +16,7 @@ def test_memory_is_free_and_all_are_done_before_anybody_is_told() -> None:
     bench.send(b"first", partition=0)
     bench.send(b"second", partition=1)
     batches = bench.take()
-    config: Any = None  # Nothing is sent again.
+    config = ProducerConfig(bootstrap_servers=("a:1",))
     completion = BatchCompletion(bench.accumulator, config, Random(1), None, lambda _state: None)
     seen: list[tuple[int, bool]] = []
     for batch in batches:

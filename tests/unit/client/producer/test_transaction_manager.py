@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from millstream.client.groups import ConsumerGroupMetadata, OffsetAndMetadata
-from millstream.client.producer.transaction_state import State
+from millstream.client.producer.transactions.state import State
 from millstream.errors import (
     ConcurrentTransactions,
     FatalProducerError,
@@ -29,7 +29,7 @@ from tests.simulation.producer.cluster import TOPIC
 from tests.unit.client.producer.scripted import Desk, ScriptedCluster
 
 if TYPE_CHECKING:
-    from millstream.client.producer.transaction_manager import TransactionManager
+    from millstream.client.producer.transactions.manager import TransactionManager
 
 OFFSETS = {TopicPartition("in", 0): OffsetAndMetadata(5)}
 GROUP = ConsumerGroupMetadata("group", 3, "member")

@@ -1,8 +1,8 @@
 """`TransactionManager`: where a transactional producer is in its transaction.
 
-A state machine on the I/O thread. Faces call `initialize`, `begin`, `send_offsets`, `commit` and
-`abort` there and wait for what comes; the Sender asks whether a partition may send, and tells of
-batches that were lost. A lost record makes the transaction one that can only be aborted; being
+A state machine on the I/O thread. The clients call `initialize`, `begin`, `send_offsets`, `commit`
+and `abort` there and wait for what comes; the Sender asks whether a partition may send, and tells
+of batches that were lost. A lost record makes the transaction one that can only be aborted; being
 shut out by a newer producer is the end. Names are those of the wire; it never waits.
 """
 
@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from millstream.client.futures import Waiter
-from millstream.client.producer import transaction_requests as requests
 from millstream.client.producer.produce_sink import NOBODY, ProducerIdentity
-from millstream.client.producer.transaction_state import OPEN, TRANSITIONS, Ending, State
+from millstream.client.producer.transactions import requests
+from millstream.client.producer.transactions.state import OPEN, TRANSITIONS, Ending, State
 from millstream.client.targets import Coordinator
 from millstream.errors import (
     ClientClosed,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from millstream.protocol.message import Message
     from millstream.types import TopicPartition
 
-_PATIENCE_MS: Final = 1 << 40
+_WITHOUT_LIMIT_MS: Final = 1 << 40
 """Calls go on until they have an answer: how long callers wait is their own limit."""
 
 
@@ -83,7 +83,7 @@ class TransactionManager:
         self._offsets_call: Call | None = None
         self._offsets_waiter: Waiter[None] | None = None
 
-    # ---- what faces call, on the I/O thread ----
+    # ---- what the clients call, on the I/O thread ----
 
     def initialize(self, now_ms: int) -> Waiter[None]:
         """Get an identity, and shut out older producers of the same id."""
@@ -376,7 +376,7 @@ class TransactionManager:
             request,
             target or Coordinator("transaction", self._id),
             on_done,
-            deadline_ms=now_ms + _PATIENCE_MS,
+            deadline_ms=now_ms + _WITHOUT_LIMIT_MS,
             now_ms=now_ms,
             error_of=requests.code_of,
         )
