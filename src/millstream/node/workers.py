@@ -7,7 +7,7 @@ when they are first needed.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
 from millstream.storage.background import Background
@@ -24,7 +24,7 @@ class Workers:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._pools: dict[str, ThreadPoolExecutor] = {}
+        self._pools: dict[str, Executor] = {}
         self._is_closed = False
 
     def background(self) -> Background:
@@ -68,9 +68,12 @@ class Workers:
             pool.shutdown(wait=True, cancel_futures=True)
         self._pools.clear()
 
-    def _pool(self, name: str, threads: int) -> ThreadPoolExecutor:
+    def _pool(self, name: str, threads: int) -> Executor:
         pool = self._pools.get(name)
         if pool is None:
-            pool = ThreadPoolExecutor(threads, thread_name_prefix=f"millstream {name}")
-            self._pools[name] = pool
+            pool = self._pools[name] = self._make_pool(name, threads)
         return pool
+
+    def _make_pool(self, name: str, threads: int) -> Executor:
+        """Threads, unless a simulation has something else."""
+        return ThreadPoolExecutor(threads, thread_name_prefix=f"millstream {name}")

@@ -191,7 +191,7 @@ class Acceptor:
         local = connected.getsockname()
         channel.local_address = (local[0].removeprefix(_IPV4_IN_IPV6), local[1])
         selector = None
-        if self.service.ssl_context is None:
+        if self.service.ssl_context is None and connected.fileno() >= 0:
             selector = find_selector(self._processor)
         if selector is not None:
             self._select(selector, channel, connected)

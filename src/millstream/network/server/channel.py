@@ -98,7 +98,8 @@ class KafkaChannel(Connection, asyncio.BufferedProtocol):
         """The connection is ready, after the TLS handshake if there is one."""
         link = cast("asyncio.Transport", transport)
         self._gate.connected(link)
-        if self.security_protocol.is_encrypted:
+        # A simulated socket has no descriptor, and a transport that does everything.
+        if self.security_protocol.is_encrypted or self._socket.fileno() < 0:
             self._sender = TransportSender(self, link)
         else:
             self._sender = SocketSender(self, self._processor.loop, self._socket)

@@ -43,10 +43,12 @@ class SocketServer:
         wanted: tuple[Endpoint, ...] | None = None,
         *,
         on_close: Callable[[Connection], None] | None = None,
+        listen: Callable[[Endpoint, SocketServerConfig], socket.socket] | None = None,
     ) -> None:
         """`wanted`: the listeners, all of the settings unless given.
 
-        `on_close` is told of every connection that ended.
+        `on_close` is told of every connection that ended. `listen` makes the listening sockets; a
+        simulation has others than the system's, without descriptors.
         """
         self.config = config
         self._wanted = config.endpoints if wanted is None else wanted
@@ -56,6 +58,7 @@ class SocketServer:
             config, clock, asyncio.get_running_loop(), self._connection_closed
         )
         self._on_close = on_close
+        self._listen = listen or _listen
         self._sockets: dict[str, socket.socket] = {}
         self._acceptors: list[Acceptor] = []
         self._connection_ids = itertools.count(1)
@@ -66,7 +69,7 @@ class SocketServer:
         bound = []
         try:
             for endpoint in self._wanted:
-                listening = _listen(endpoint, self.config)
+                listening = self._listen(endpoint, self.config)
                 self._sockets[endpoint.listener_name] = listening
                 port = listening.getsockname()[1]
                 name, protocol = endpoint.listener_name, endpoint.security_protocol
