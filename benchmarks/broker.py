@@ -1,6 +1,7 @@
 """Is our broker faster than Apache Kafka? Produce, fetch, latency, start, memory, idle cost.
 
     python -m benchmarks.broker [--quick | --full] [--json] [--rows PATTERN] [--without-kafka]
+    python -m benchmarks.broker --before ../checkout-of-another-revision
 
 One load generator in C drives `millstream server start` and Apache Kafka from Maven (1 GB of heap,
 the flags and settings it comes with), interleaved on the same machine and disk, after a warm-up of
@@ -31,10 +32,17 @@ import sys
 import tempfile
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from benchmarks import broker_bars, broker_floor, broker_life, quiet
-from benchmarks.broker_processes import BrokerProcess, KafkaLauncher, MillstreamLauncher
+from benchmarks.broker_processes import (
+    BEFORE,
+    KAFKA,
+    OURS,
+    BrokerProcess,
+    add_peer_arguments,
+    contenders,
+)
 from benchmarks.broker_rows import Effort, FetchRow, FollowRow, ProduceRow, median, rows
 
 if TYPE_CHECKING:
@@ -44,6 +52,7 @@ if TYPE_CHECKING:
     from benchmarks.broker_processes import Launcher
     from benchmarks.broker_rows import Figures, Row
 
+T = TypeVar("T")
 LIFE_ROWS = ("start", "embedded-start", "memory-and-idle")
 _LESS_IS_BETTER = ("_ns", "_us", "_us_per_mb", "_ms", "_mb", "_us_per_second")
 _CONDITIONS = ("client_us", "client_busy", "steal", "repeats")
@@ -80,12 +89,11 @@ def main() -> None:
         return
     report = Report(quiet=options.json)
     with tempfile.TemporaryDirectory(prefix="millstream-bench-") as scratch:
-        launchers: list[Launcher] = [MillstreamLauncher()]
-        if not options.without_kafka:
-            launchers.append(KafkaLauncher(Path(scratch)))
+        launchers = contenders(options, Path(scratch))
         measure_rows(launchers, options, report)
         measure_life(launchers, options, report)
-    for verdict in broker_bars.verdicts(report.results):
+    bars = broker_bars.BARS_BEFORE if options.before else broker_bars.BARS
+    for verdict in broker_bars.verdicts(report.results, bars):
         report.say(verdict)
     print(json.dumps(report.results))
 
@@ -103,7 +111,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--json", action="store_true", help="only the last line")
     parser.add_argument("--rows", default="", metavar="PATTERN", help="some rows, by name")
     parser.add_argument("--list", action="store_true", help="the names of all rows")
-    parser.add_argument("--without-kafka", action="store_true", help="ours alone")
+    add_peer_arguments(parser)
     parser.add_argument(
         "--floor", action="store_true", help="in each round, what the load generator could do"
     )
@@ -145,7 +153,7 @@ class Report:
 
     def row(self, name: str, found: dict[str, Figures]) -> None:
         """All figures of a row of load."""
-        ours, peer = found["millstream"], found.get("kafka")
+        ours, peer = found[OURS], peer_of(found)
         for key in ours:
             if key not in _CONDITIONS:
                 self.add(name, key, ours[key], peer[key] if peer else None)
@@ -161,10 +169,15 @@ class Report:
 
     def figure(self, key: str, found: dict[str, float]) -> None:
         """A figure without a load."""
-        ours, peer = found["millstream"], found.get("kafka")
+        ours, peer = found[OURS], peer_of(found)
         self.add("", key, ours, peer)
-        beside = "" if peer is None else f"   kafka {peer:10.1f}"
+        beside = "" if peer is None else f"   peer {peer:10.1f}"
         self.say(f"{key:42} millstream {ours:10.1f}{beside}")
+
+
+def peer_of(found: dict[str, T]) -> T | None:
+    """What was found of Apache Kafka, or of another revision of ours."""
+    return found.get(KAFKA, found.get(BEFORE))
 
 
 def _rounded(value: float | None) -> float | None:
@@ -221,7 +234,7 @@ def measure_rows(launchers: list[Launcher], options: argparse.Namespace, report:
 def warm_up(brokers: list[BrokerProcess], seconds: float) -> None:
     """A JVM is slow until it has compiled what it runs; Python needs little more than a start."""
     for broker in brokers:
-        needed = seconds if broker.name == "kafka" else 0.2
+        needed = seconds if broker.name == KAFKA else 0.2
         for row in _WARM_UP:
             row.round(broker, Effort(needed, 0.1, 100))
 

@@ -51,6 +51,9 @@ BARS = (
     Bar("idle*_cpu_us_per_second", ours_max=500),
 )
 
+BARS_BEFORE = (Bar("*cpu*", ratio_min=0.95),)
+"""Beside another revision of ours: nothing costs a twentieth more than it did."""
+
 
 def verdicts(results: Mapping[str, Pair], bars: Iterable[Bar] = BARS) -> Iterator[str]:
     """One line for every figure that has a bar."""

@@ -32,10 +32,12 @@ from tests.integration.node.harness import Client
 from tests.interop.java_client import require_broker_jars
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Iterator, Mapping
     from types import TracebackType
     from typing import Self
 
+OURS, BEFORE, KAFKA = "millstream", "before", "kafka"
 HOST = "127.0.0.1"
 START_SECONDS_MAX = 60
 STOP_SECONDS_MAX = 60
@@ -102,17 +104,19 @@ class Launcher(Protocol):
 class MillstreamLauncher:
     """`millstream server start`; a new directory needs no preparation."""
 
-    name = "millstream"
-
-    def __init__(self, settings: Mapping[str, str] = SETTINGS) -> None:
+    def __init__(
+        self, settings: Mapping[str, str] = SETTINGS, checkout: Path | None = None
+    ) -> None:
+        self.name = OURS if checkout is None else BEFORE
         self._settings = settings
+        self._python = sys.executable if checkout is None else str(python_of(checkout))
 
     def prepare(self, directory: Path, port: int) -> None:
         """Nothing."""
 
     def command(self, directory: Path, port: int) -> list[str]:
         """As the installed script would."""
-        command = [sys.executable, "-m", "millstream", "server", "start"]
+        command = [self._python, "-m", "millstream", "server", "start"]
         command += ["--data", str(directory / "data"), "--listen", f"{HOST}:{port}"]
         for key, value in self._settings.items():
             command += ["--set", f"{key}={value}"]
@@ -122,7 +126,7 @@ class MillstreamLauncher:
 class KafkaLauncher:
     """Apache Kafka from Maven, combined mode."""
 
-    name = "kafka"
+    name = KAFKA
 
     def __init__(self, scratch: Path, settings: Mapping[str, str] = SETTINGS) -> None:
         self._settings = settings
@@ -154,6 +158,30 @@ class KafkaLauncher:
         log = f"-Xlog:gc*:file={directory}/gc.log:time,tags:filecount=10,filesize=100M"
         command = ["java", *_HEAP, *_JVM, log, "-cp", f"{self._jars}/*"]
         return [*command, "kafka.Kafka", str(directory / "server.properties")]
+
+
+def add_peer_arguments(parser: argparse.ArgumentParser) -> None:
+    """Who stands beside ours: Apache Kafka, another revision of ours, nobody."""
+    peer = parser.add_mutually_exclusive_group()
+    peer.add_argument("--without-kafka", action="store_true", help="ours alone")
+    peer.add_argument(
+        "--before",
+        type=Path,
+        metavar="CHECKOUT",
+        help="beside another revision of ours instead, a checkout with its own environment",
+    )
+
+
+def contenders(
+    options: argparse.Namespace, scratch: Path, settings: Mapping[str, str] = SETTINGS
+) -> list[Launcher]:
+    """Ours, and whom the command line wants beside it."""
+    launchers: list[Launcher] = [MillstreamLauncher(settings)]
+    if options.before:
+        launchers.append(MillstreamLauncher(settings, options.before))
+    elif not options.without_kafka:
+        launchers.append(KafkaLauncher(scratch, settings))
+    return launchers
 
 
 class BrokerProcess:
@@ -272,6 +300,14 @@ class BrokerProcess:
         if any(each.error_code for each in found):
             return None
         return sum(each.offset for each in found)
+
+
+def python_of(checkout: Path) -> Path:
+    """The interpreter of another revision's own environment."""
+    found = checkout.resolve() / ".venv" / "bin" / "python"
+    if not found.exists():
+        sys.exit(f"{found} does not exist; run `make setup` in {checkout}")
+    return found
 
 
 def free_port() -> int:

@@ -19,22 +19,25 @@ import subprocess
 import sys
 import tempfile
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from benchmarks import clients_punctual
 from benchmarks.broker import Report, wanted
-from benchmarks.broker_bars import Bar, verdicts
+from benchmarks.broker_bars import BARS_BEFORE, Bar, verdicts
 from benchmarks.broker_processes import (
+    BEFORE,
     HOST,
+    KAFKA,
+    OURS,
     SETTINGS,
     BrokerProcess,
     KafkaLauncher,
     Launcher,
     MillstreamLauncher,
+    python_of,
 )
-from benchmarks.clients_contenders import CONTENDERS
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -96,11 +99,13 @@ BARS: Final = (
 class Worker:
     """A contender's process. A context manager: it always ends."""
 
-    def __init__(self, name: str, bootstrap: str) -> None:
+    def __init__(self, name: str, bootstrap: str, checkout: Path | None) -> None:
         self.name = name
+        python = sys.executable if checkout is None else python_of(checkout)
         environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _WORKER, name, bootstrap],
+            [python, "-c", _WORKER, OURS if checkout else name, bootstrap],
+            cwd=checkout,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -167,7 +172,7 @@ def measure_row(
         filling = Row(row.name, "produce", row.size, count, row.contenders)
         workers["millstream"].do(filling, topic, count)
     for number in range(options.rounds + 1):
-        for name in row.contenders:
+        for name in row.contenders if number % 2 else reversed(row.contenders):
             written = topic if row.reads else f"{row.name}-{name}-{number}"
             if not row.reads:
                 broker.create_topic(written, PARTITIONS)
@@ -220,7 +225,13 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--json", action="store_true", help="only the last line")
     parser.add_argument("--rows", default="", metavar="PATTERN", help="some rows, by name")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--broker", choices=("millstream", "kafka"), default="millstream")
+    parser.add_argument("--broker", choices=(OURS, KAFKA), default=OURS)
+    parser.add_argument(
+        "--before",
+        type=Path,
+        metavar="CHECKOUT",
+        help="beside another revision of ours instead, a checkout with its own environment",
+    )
     options = parser.parse_args()
     if options.quick:
         options.rounds = 1
@@ -234,18 +245,26 @@ def main() -> None:
     report = Report(quiet=options.json)
     with tempfile.TemporaryDirectory(prefix="millstream-bench-") as scratch, ExitStack() as stack:
         launcher: Launcher = MillstreamLauncher(_SETTINGS)
-        if options.broker == "kafka":
+        if options.broker == KAFKA:
             launcher = KafkaLauncher(Path(scratch), _SETTINGS)
         broker = stack.enter_context(BrokerProcess(launcher, Path(scratch) / "broker"))
         with broker.client():
             bootstrap = f"{HOST}:{broker.port}"
-        workers = {name: stack.enter_context(Worker(name, bootstrap)) for name in CONTENDERS}
-        for row in ROWS:
-            if wanted(row.name, options.rows):
-                report_row(report, row, measure_row(row, broker, workers, options))
+        chosen = [row for row in ROWS if wanted(row.name, options.rows)]
+        if options.before:
+            chosen = [replace(row, contenders=(OURS, BEFORE)) for row in chosen]
+        names = dict.fromkeys(name for row in chosen for name in row.contenders)
+        workers = {
+            name: stack.enter_context(
+                Worker(name, bootstrap, options.before if name == BEFORE else None)
+            )
+            for name in names
+        }
+        for row in chosen:
+            report_row(report, row, measure_row(row, broker, workers, options))
         for name, late in clients_punctual.measure(options):
             report_late(report, name, late)
-    for verdict in verdicts(report.results, BARS):
+    for verdict in verdicts(report.results, BARS_BEFORE if options.before else BARS):
         report.say(verdict)
     print(json.dumps(report.results))
 

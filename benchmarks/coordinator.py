@@ -29,13 +29,12 @@ from typing import TYPE_CHECKING
 from benchmarks import broker_bars, broker_processes
 from benchmarks.broker import Report, compare, wanted
 from benchmarks.broker_bars import Bar
-from benchmarks.broker_processes import BrokerProcess, KafkaLauncher, MillstreamLauncher
+from benchmarks.broker_processes import KAFKA, BrokerProcess, add_peer_arguments, contenders
 from benchmarks.broker_rows import Effort, reuse_pages
 from benchmarks.coordinator_groups import JoinClassicRow, JoinConsumerRow
 from benchmarks.coordinator_scripts import CommitRow, TransactionRow
 
 if TYPE_CHECKING:
-    from benchmarks.broker_processes import Launcher
     from benchmarks.broker_rows import Row
 
 MEMBERS = 500
@@ -67,7 +66,8 @@ def main() -> None:
         return
     report = Report(quiet=options.json)
     measure([row for row in ROWS if wanted(row.name, options.rows)], options, report)
-    for verdict in broker_bars.verdicts(report.results, BARS):
+    bars = broker_bars.BARS_BEFORE if options.before else BARS
+    for verdict in broker_bars.verdicts(report.results, bars):
         report.say(verdict)
     print(json.dumps(report.results))
 
@@ -83,7 +83,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--json", action="store_true", help="only the last line")
     parser.add_argument("--rows", default="", metavar="PATTERN", help="some rows, by name")
     parser.add_argument("--list", action="store_true", help="the names of all rows")
-    parser.add_argument("--without-kafka", action="store_true", help="ours alone")
+    add_peer_arguments(parser)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.0, help="of a round")
     parser.set_defaults(floor=False)  # `compare` can measure one; here it would say nothing new.
@@ -97,9 +97,7 @@ def measure(rows: list[Row], options: argparse.Namespace, report: Report) -> Non
     """Every row, the contenders interleaved."""
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="millstream-bench-")))
-        launchers: list[Launcher] = [MillstreamLauncher(SETTINGS)]
-        if not options.without_kafka:
-            launchers.append(KafkaLauncher(scratch, SETTINGS))
+        launchers = contenders(options, scratch, SETTINGS)
         brokers = [
             stack.enter_context(BrokerProcess(each, scratch / each.name)) for each in launchers
         ]
@@ -114,7 +112,7 @@ def measure(rows: list[Row], options: argparse.Namespace, report: Report) -> Non
 
 def warm_up(broker: BrokerProcess, rows: list[Row], seconds: float) -> None:
     """A JVM is slow until it has compiled what it runs; Python needs little more than a start."""
-    is_java = broker.name == "kafka"
+    is_java = broker.name == KAFKA
     for row in rows:
         for _ in range(WARM_UP_ROUNDS if is_java else 1):
             row.round(broker, Effort(seconds if is_java else 0.2, 0.1, 0))

@@ -30,7 +30,13 @@ from typing import TYPE_CHECKING
 from benchmarks import broker_bars
 from benchmarks.broker import Report, compare, wanted
 from benchmarks.broker_bars import Bar
-from benchmarks.broker_processes import HOST, BrokerProcess, KafkaLauncher, MillstreamLauncher
+from benchmarks.broker_processes import (
+    HOST,
+    KAFKA,
+    BrokerProcess,
+    add_peer_arguments,
+    contenders,
+)
 from benchmarks.broker_rows import Effort, Topic, build_batch, produce_frame
 from benchmarks.load import compiled
 from millstream.protocol.frame import encode_request
@@ -45,7 +51,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from benchmarks.broker_bars import Pair
-    from benchmarks.broker_processes import Launcher
     from benchmarks.broker_rows import Figures
 
 PIPELINING, WINDOW = 20, 1000
@@ -154,7 +159,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="one short round of each row")
     parser.add_argument("--json", action="store_true", help="only the last line")
     parser.add_argument("--rows", default="", metavar="PATTERN", help="some rows, by name")
-    parser.add_argument("--without-kafka", action="store_true", help="ours alone")
+    add_peer_arguments(parser)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=3.0, help="of a round")
     parser.set_defaults(floor=False)  # `compare` can measure one; here it would say nothing.
@@ -168,9 +173,7 @@ def measure(rows: list[FairnessRow], options: argparse.Namespace, report: Report
     """Every row, the contenders interleaved."""
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="millstream-bench-")))
-        launchers: list[Launcher] = [MillstreamLauncher()]
-        if not options.without_kafka:
-            launchers.append(KafkaLauncher(scratch))
+        launchers = contenders(options, scratch)
         brokers = [
             stack.enter_context(BrokerProcess(each, scratch / each.name)) for each in launchers
         ]
@@ -178,7 +181,7 @@ def measure(rows: list[FairnessRow], options: argparse.Namespace, report: Report
         for broker in brokers:
             if any(row.frame is ask_for_topics for row in rows):
                 create_topics_of(broker, QUICK_TOPICS if options.quick else TOPICS)
-            for row in rows * (WARM_UP_ROUNDS if broker.name == "kafka" else 1):
+            for row in rows * (WARM_UP_ROUNDS if broker.name == KAFKA else 1):
                 row.round(broker, Effort(options.seconds / 3, 0.2, 0))
         for row in rows:
             report.row(row.name, compare(row, brokers, options))
