@@ -32,11 +32,13 @@ from millstream.node.publishers import (
     ProgressPublisher,
     ReplicaPublisher,
 )
+from millstream.node.replica_fetchers import FetcherDriver
 from millstream.protocol.api import ApiKey
 from millstream.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsResponse
 from millstream.protocol.messages.broker_heartbeat import BrokerHeartbeatResponse
 from millstream.protocol.messages.broker_registration import BrokerRegistrationResponse
 from millstream.replica.replica_manager import ReplicaManager
+from millstream.replica.replica_selector import make_selector
 from millstream.server.kafka_apis import KafkaApis
 from millstream.types import Uuid
 
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from millstream.network.endpoint import Endpoint
     from millstream.network.server.socket_server import SocketServer
     from millstream.node.config import NodeConfig
+    from millstream.node.environment import Environment
     from millstream.node.shared_server import SharedServer
     from millstream.node.timers import Timers
     from millstream.node.workers import Workers
@@ -81,6 +84,7 @@ class BrokerServer:
         random: Random,
         timers: Timers,
         workers: Workers,
+        environment: Environment,
         on_fatal: Callable[[str, Exception], None],
         is_alone: Callable[[], bool],
     ) -> None:
@@ -129,6 +133,7 @@ class BrokerServer:
         )
         self.logs = self._keeper.logs
         self.replicas = self._make_replicas()
+        self._fetching = self._make_fetching(environment)
         self.coordinators = self._make_coordinators()
         self.apis = self._make_apis()
 
@@ -154,7 +159,9 @@ class BrokerServer:
             random=self._random,
             defer=self._sockets.processor.defer,
             arm=self._replicas_alarm.advance,
+            broker_epoch=lambda: self.broker_epoch,
             run_on_worker=partial(self._workers.run, "records"),
+            selector=make_selector(self._config.replicas.replica_selector_class),
             alterer=ControllerIsrAlterer(
                 self._config.process.node_id,
                 self._make_channel(None),
@@ -162,6 +169,17 @@ class BrokerServer:
                 clock=self._clock,
                 timers=self._timers,
             ),
+        )
+
+    def _make_fetching(self, environment: Environment) -> FetcherDriver:
+        return FetcherDriver(
+            self._config.replicas,
+            self.replicas.fetchers,
+            self.metadata,
+            environment,
+            self._timers,
+            broker_id=self._config.process.node_id,
+            listener=self._config.network.inter_broker_name or "",
         )
 
     def _make_coordinators(self) -> BrokerCoordinators:
@@ -261,6 +279,7 @@ class BrokerServer:
             return
         is_controlled = self._config.process.controlled_shutdown_enable
         lifecycle.begin_shutdown(self._clock.monotonic_ms(), is_controlled=is_controlled)
+        self.replicas.fetchers.leave()
         self._pump()
         try:
             async with asyncio.timeout(CONTROLLED_SHUTDOWN_MAX_MS / 1000):
@@ -282,11 +301,13 @@ class BrokerServer:
     def stop(self) -> None:
         """Answer everybody who waits and close the logs, so that the next start is quick."""
         self.coordinators.close()
+        self._fetching.close()
         self.replicas.stop()
         self._keeper.stop(self.broker_epoch)
 
     def abandon(self) -> None:
         """Let go of the logs as they are."""
+        self._fetching.close()
         self._keeper.abandon()
 
     # Membership.

@@ -273,6 +273,7 @@ class Node:
             random=environment.random,
             timers=self.timers,
             workers=self._workers,
+            environment=environment,
             on_fatal=self._fatal,
             is_alone=self._is_alone,
         )

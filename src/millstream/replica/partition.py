@@ -276,6 +276,17 @@ class Partition(PartitionState):
         self.on_append(now_ms)
         return info
 
+    def follow_leader(self, high_watermark: int, log_start_offset: int) -> None:
+        """Take over what the leader says about its log, as far as this one has it.
+
+        The high watermark of a follower may go back: a new leader may not know all of it yet.
+        """
+        log, before = self.log, self.log.high_watermark
+        after = log.update_high_watermark(high_watermark)
+        start = min(log_start_offset, after)
+        if log.raise_log_start_offset(start) or after != before:
+            self.changed()
+
     def commit_error(self) -> ApiError | None:
         """What `acks=-1` must be told although its records are committed."""
         if len(self._isr.maximal) >= self._min_isr:

@@ -53,6 +53,20 @@ class LogStore(Protocol):
         """Put a log aside that this broker should not have."""
         ...
 
+    def truncate(self, partition: TopicPartition, offset: int, done: Completion) -> None:
+        """Cut a log; `done` is called later, when that is on disk and the log may grow again."""
+        ...
+
+    def restart(self, partition: TopicPartition, offset: int, done: Completion) -> None:
+        """Drop every record of a log and go on at an offset; `done` as with `truncate`."""
+        ...
+
+    def truncate_fully_and_start_at(
+        self, partition: TopicPartition, offset: int, log_start_offset: int | None = None
+    ) -> None:
+        """The same at once."""
+        ...
+
     def commit(self, log: UnifiedLog, offset: int, done: Completion) -> None:
         """Call `done` when everything before an offset is on disk."""
         ...

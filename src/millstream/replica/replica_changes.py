@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from millstream.replica.change_notifier import ChangeNotifier
     from millstream.replica.partition_table import PartitionTable
     from millstream.replica.ports import BrokerView, LogStore
+    from millstream.replica.replica_fetchers import ReplicaFetchers
     from millstream.storage.log.unified_log import UnifiedLog
     from millstream.types import TopicPartition
 
@@ -44,6 +45,7 @@ class ReplicaChanges:
 
     __slots__ = (
         "_brokers",
+        "_fetchers",
         "_is_first",
         "_lag_time_max_ms",
         "_local_id",
@@ -60,10 +62,12 @@ class ReplicaChanges:
         store: LogStore,
         notifier: ChangeNotifier,
         brokers: BrokerView,
+        fetchers: ReplicaFetchers,
         *,
         local_id: int,
         lag_time_max_ms: int,
     ) -> None:
+        self._fetchers = fetchers
         self._table = table
         self._store = store
         self._notifier = notifier
@@ -111,6 +115,7 @@ class ReplicaChanges:
 
     def fail(self, name: TopicPartition, error: KafkaStorageError) -> None:
         """A log's directory is out of service; whoever waits for the partition is told."""
+        self._fetchers.stop(name)
         self.unopened.pop(name, None)
         self._table.offline[name] = error
         partition = self._table.get(name)
@@ -128,8 +133,10 @@ class ReplicaChanges:
             self._lead(partition, wanted.local, now_ms)
         elif partition.become_follower(wanted.local.registration):
             partition.changed()
+            self._fetchers.follow(partition)
 
     def _lead(self, partition: Partition, local: LocalPartition, now_ms: int) -> None:
+        self._fetchers.stop(partition.name)
         try:
             is_changed = partition.become_leader(local.registration, now_ms)
         except KafkaStorageError as error:
@@ -146,6 +153,7 @@ class ReplicaChanges:
             self.fail(partition.name, error)
 
     def _delete(self, name: TopicPartition) -> None:
+        self._fetchers.stop(name)
         self._table.offline.pop(name, None)
         self.unopened.pop(name, None)
         partition = self._table.get(name)

@@ -26,6 +26,7 @@ from millstream.replica.purgatory import DelayedOperationPurgatory
 from millstream.replica.record_deletion import delete_records
 from millstream.replica.record_inspection import RecordInspector
 from millstream.replica.replica_changes import ReplicaChanges
+from millstream.replica.replica_fetchers import ReplicaFetchers
 from millstream.replica.transaction_verification import (
     require_one_producer,
     transactional_batches,
@@ -80,6 +81,7 @@ class ReplicaManager:
         defer: Callable[[Callable[[], None]], object],
         arm: Callable[[int], object],
         alterer: IsrAlterer,
+        broker_epoch: Callable[[], int] = lambda: -1,
         run_on_worker: RunOnWorker | None = None,
         verifier: TransactionVerifier | None = None,
         selector: ReplicaSelector | None = None,
@@ -124,11 +126,16 @@ class ReplicaManager:
             selector=selector,
             on_storage_error=self._on_storage_error,
         )
+        self.fetchers = ReplicaFetchers(
+            config, broker_id=broker_id, store=store, clock=clock, broker_epoch=broker_epoch
+        )
+        """What this broker follows, for a driver that carries the requests."""
         self.changes = ReplicaChanges(
             self._table,
             store,
             self._notifier,
             self._brokers,
+            self.fetchers,
             local_id=broker_id,
             lag_time_max_ms=config.replica_lag_time_max_ms,
         )

@@ -6,7 +6,7 @@ replicas that have what the consumer wants; it never sees a log.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,6 +45,14 @@ class RackAwareReplicaSelector:
         if not near or any(each.is_leader for each in near):
             return None
         return max(near, key=lambda each: (each.log_end_offset, each.caught_up_ms)).broker_id
+
+
+RACK_AWARE: Final = "RackAwareReplicaSelector"
+
+
+def make_selector(name: str | None) -> ReplicaSelector | None:
+    """The selector that a setting names; None is the leader."""
+    return RackAwareReplicaSelector() if name else None
 
 
 def replicas_with(

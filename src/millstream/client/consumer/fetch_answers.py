@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from millstream.client.consumer.config import ConsumerConfig
     from millstream.client.consumer.fetch_buffer import FetchBuffer
-    from millstream.client.consumer.fetch_session import Wanted
+    from millstream.client.consumer.fetcher import Wanted
     from millstream.client.consumer.positions import Positions
     from millstream.client.consumer.subscription_state import PartitionState, SubscriptionState
     from millstream.client.metadata import Metadata

@@ -7,19 +7,13 @@ each answer to `FetchAnswers`. It never decodes a record and never waits.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from millstream.client.consumer.fetch_session import FetchSession, Wanted
-from millstream.errors import (
-    FetchSessionIdNotFound,
-    FetchSessionTopicIdError,
-    InvalidFetchSessionEpoch,
-    MillstreamError,
-)
+from millstream.network.client.fetch_session import SESSION_ERRORS, FetchSession
 from millstream.network.client.network_client import VersionedRequest
 from millstream.protocol.api import ApiKey
 from millstream.protocol.messages import FetchRequest, FetchResponse
-from millstream.protocol.messages.fetch import FetchPartition, FetchTopic, ForgottenTopic
+from millstream.protocol.messages.fetch import FetchPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -27,11 +21,13 @@ if TYPE_CHECKING:
     from millstream.client.consumer.config import ConsumerConfig
     from millstream.client.consumer.fetch_answers import FetchAnswers
     from millstream.client.consumer.fetch_buffer import FetchBuffer
-    from millstream.client.consumer.fetch_session import SessionRequest
     from millstream.client.consumer.subscription_state import PartitionState, SubscriptionState
     from millstream.client.metadata import MetadataSnapshot
     from millstream.client.runtime import ClientRuntime
+    from millstream.errors import MillstreamError
+    from millstream.network.client.fetch_session import SessionRequest
     from millstream.protocol.message import Message
+    from millstream.protocol.messages.fetch import FetchTopic
     from millstream.types import TopicPartition, Uuid
 
 SESSIONS_SINCE: Final = 7
@@ -43,9 +39,18 @@ LEADERS_ONLY_MS: Final = 10_000
 """How long leaders are asked without naming a rack after the replica that they named could not be
 reached: they would name it again until they notice its death, and send no records."""
 _ANSWER_BYTES_MIN: Final = 64 * 1024
-_SESSION_ERRORS: Final = frozenset(
-    {FetchSessionIdNotFound.code, InvalidFetchSessionEpoch.code, FetchSessionTopicIdError.code}
-)
+
+
+class Wanted(NamedTuple):
+    """What to ask for of one partition."""
+
+    run: int
+    """Which run of reading asks: an answer counts only while it is still the same."""
+    topic_id: Uuid
+    offset: int
+    leader_epoch: int
+    last_epoch: int
+    bytes_max: int
 
 
 class _Target:
@@ -54,7 +59,7 @@ class _Target:
     __slots__ = ("compares_epochs", "is_asked", "session")
 
     def __init__(self) -> None:
-        self.session = FetchSession()
+        self.session: FetchSession[Wanted] = FetchSession()
         self.is_asked = False
         self.compares_epochs = False
         """Whether the last fetch left it to the broker to compare epochs with its log."""
@@ -278,7 +283,7 @@ class Fetcher:
 
     def _request(
         self,
-        said: SessionRequest,
+        said: SessionRequest[Wanted],
         *,
         by_topic_id: bool,
         bytes_max: int,
@@ -294,7 +299,7 @@ class Fetcher:
             session_id=said.session_id,
             session_epoch=said.epoch,
             topics=_topics(said, has_epochs=has_epochs),
-            forgotten_topics_data=_forgotten(said),
+            forgotten_topics_data=said.forgotten(),
             rack_id=rack,
         )
 
@@ -305,7 +310,7 @@ class Fetcher:
             return
         if answer.error_code:
             target.session.reset()
-            if answer.error_code not in _SESSION_ERRORS:
+            if answer.error_code not in SESSION_ERRORS:
                 self._metadata.request_update()
                 self._delay(target, now_ms)
             return
@@ -332,31 +337,13 @@ class Fetcher:
             self._stale[partition] = None
 
 
-def _topics(said: SessionRequest, *, has_epochs: bool) -> list[FetchTopic]:
-    topics: dict[tuple[str, Uuid], FetchTopic] = {}
-    for partition, wanted in said.send:
-        name = (partition.topic, wanted.topic_id)
-        topic = topics.get(name)
-        if topic is None:
-            topic = topics[name] = FetchTopic(topic=partition.topic, topic_id=wanted.topic_id)
-        topic.partitions.append(
-            FetchPartition(
-                partition=partition.partition,
-                current_leader_epoch=wanted.leader_epoch,
-                fetch_offset=wanted.offset,
-                last_fetched_epoch=wanted.last_epoch if has_epochs else -1,
-                partition_max_bytes=wanted.bytes_max,
-            )
+def _topics(said: SessionRequest[Wanted], *, has_epochs: bool) -> list[FetchTopic]:
+    return said.topics(
+        lambda index, wanted: FetchPartition(
+            partition=index,
+            current_leader_epoch=wanted.leader_epoch,
+            fetch_offset=wanted.offset,
+            last_fetched_epoch=wanted.last_epoch if has_epochs else -1,
+            partition_max_bytes=wanted.bytes_max,
         )
-    return list(topics.values())
-
-
-def _forgotten(said: SessionRequest) -> list[ForgottenTopic]:
-    topics: dict[tuple[str, Uuid], ForgottenTopic] = {}
-    for partition, topic_id in said.forget:
-        name = (partition.topic, topic_id)
-        topic = topics.get(name)
-        if topic is None:
-            topic = topics[name] = ForgottenTopic(topic=partition.topic, topic_id=topic_id)
-        topic.partitions.append(partition.partition)
-    return list(topics.values())
+    )

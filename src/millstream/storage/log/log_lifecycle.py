@@ -111,7 +111,7 @@ class LogLifecycle:
         now_ms = registry.clock.wall_ms()
         with self._guarded(slot):
             if log_start_offset is None and offset >= log.log_end_offset:
-                return False
+                return log.truncate_to(offset, now_ms)
             log.lower_recovery_point(offset)
             self._lower_checkpoints(slot, offset)
             if log_start_offset is None:

@@ -330,6 +330,8 @@ class UnifiedLog:
         if offset < 0:
             raise InvalidArgument(f"a log cannot be truncated to {offset}")
         if offset >= self.log_end_offset:
+            # An epoch may have begun here without a record: another leader's may be there instead.
+            self.epochs.truncate_from_end(offset)
             return False
         if offset < self.log_start_offset:
             self.truncate_fully_and_start_at(offset, now_ms)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from millstream.errors import InconsistentTopicId, KafkaStorageError
+from millstream.errors import ApiError, InconsistentTopicId, KafkaStorageError
 from millstream.storage.faults import storage_error
 from millstream.storage.file_names import partition_directory_name
 from millstream.storage.log.log_lifecycle import LogLifecycle
@@ -81,6 +81,7 @@ class LogManager:
             config_for=config_for,
             on_failure=on_directory_failure,
         )
+        self._post = background.post
         self._tasks = LogTasks(self._registry, on_deadline)
         self._lifecycle = LogLifecycle(self._registry, self._tasks)
         self.moves = LogMoves(self._registry, self._lifecycle)
@@ -235,6 +236,25 @@ class LogManager:
         if future is not None:
             self._lifecycle.truncate(future, offset, start)
         self._lifecycle.truncate(self._registry.require(partition), offset, start)
+
+    def truncate(self, partition: TopicPartition, offset: int, done: Completion) -> None:
+        """The same as `truncate_to`, for who goes on with the log when it is on disk.
+
+        `done` is called later, with what kept the log from being cut.
+        """
+        self._attempt(lambda: self.truncate_to(partition, offset), done)
+
+    def restart(self, partition: TopicPartition, offset: int, done: Completion) -> None:
+        """The same as `truncate_fully_and_start_at`; `done` as with `truncate`."""
+        self._attempt(lambda: self.truncate_fully_and_start_at(partition, offset), done)
+
+    def _attempt(self, act: Callable[[], object], done: Completion) -> None:
+        error: ApiError | None = None
+        try:
+            act()
+        except ApiError as caught:
+            error = caught
+        self._post(lambda: done(error))
 
     def _require_topic_id(self, slot: LogSlot, topic_id: Uuid | None) -> None:
         if topic_id is None:

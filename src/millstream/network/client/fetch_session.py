@@ -1,44 +1,56 @@
 """Incremental fetch sessions (KIP-227): tell a broker only what has changed since the last fetch.
 
-`Fetcher` has one for each broker it reads from. It decides what goes into the next request and
-what an answer means for the session; it knows neither positions nor records.
+A consumer's `Fetcher` has one for each broker it reads from, a follower's `ReplicaFetcher` one for
+its leader. A session decides what goes into the next request and what an answer means for it; it
+knows neither positions nor records.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeVar
 
+from millstream.errors import (
+    FetchSessionIdNotFound,
+    FetchSessionTopicIdError,
+    InvalidFetchSessionEpoch,
+)
+from millstream.protocol.messages.fetch import FetchTopic, ForgottenTopic
 from millstream.types import Uuid
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
+    from millstream.protocol.messages.fetch import FetchPartition
     from millstream.types import TopicPartition
 
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
+SESSION_ERRORS: Final = frozenset(
+    {FetchSessionIdNotFound.code, InvalidFetchSessionEpoch.code, FetchSessionTopicIdError.code}
+)
+"""The broker does not know the session: a full fetch begins another."""
 _EPOCH_MAX: Final = (1 << 31) - 1
 
 
-class Wanted(NamedTuple):
-    """What to ask for of one partition."""
+class Wanted(Protocol):
+    """What to ask for of one partition: values that can be compared."""
 
-    run: int
-    """Which run of reading asks: an answer counts only while it is still the same."""
-    topic_id: Uuid
-    offset: int
-    leader_epoch: int
-    last_epoch: int
-    bytes_max: int
+    @property
+    def topic_id(self) -> Uuid:
+        """The topic's id; zero where it is not known."""
+        ...
 
 
-class SessionRequest(NamedTuple):
+WantedT = TypeVar("WantedT", bound=Wanted)
+
+
+class SessionRequest(NamedTuple, Generic[WantedT]):
     """The session's part of a fetch."""
 
     session_id: int
     epoch: int
-    send: list[tuple[TopicPartition, Wanted]]
+    send: list[tuple[TopicPartition, WantedT]]
     forget: list[tuple[TopicPartition, Uuid]]
 
     @property
@@ -46,25 +58,47 @@ class SessionRequest(NamedTuple):
         """Whether it says everything, and the broker need not remember anything."""
         return self.epoch in (INITIAL_EPOCH, FINAL_EPOCH)
 
+    def topics(self, ask: Callable[[int, WantedT], FetchPartition]) -> list[FetchTopic]:
+        """What is asked for, by topic; `ask` says it for one partition."""
+        topics: dict[tuple[str, Uuid], FetchTopic] = {}
+        for partition, wanted in self.send:
+            name = (partition.topic, wanted.topic_id)
+            topic = topics.get(name)
+            if topic is None:
+                topic = topics[name] = FetchTopic(topic=name[0], topic_id=name[1])
+            topic.partitions.append(ask(partition.partition, wanted))
+        return list(topics.values())
 
-class FetchSession:
+    def forgotten(self) -> list[ForgottenTopic]:
+        """What is asked for no longer, by topic."""
+        topics: dict[tuple[str, Uuid], ForgottenTopic] = {}
+        for partition, topic_id in self.forget:
+            name = (partition.topic, topic_id)
+            topic = topics.get(name)
+            if topic is None:
+                topic = topics[name] = ForgottenTopic(topic=name[0], topic_id=topic_id)
+            topic.partitions.append(partition.partition)
+        return list(topics.values())
+
+
+class FetchSession(Generic[WantedT]):
     """What one broker has been told, and what it has to be told next."""
 
     def __init__(self) -> None:
         self._id = NO_SESSION
         self._epoch = INITIAL_EPOCH
-        self._wanted: dict[TopicPartition, Wanted] = {}
-        self._told: dict[TopicPartition, Wanted] = {}
+        self._wanted: dict[TopicPartition, WantedT] = {}
+        self._told: dict[TopicPartition, WantedT] = {}
         self._changed: dict[TopicPartition, None] = {}  # In order: a run can be repeated.
         self._uses_topic_ids = False
 
     @property
-    def wanted(self) -> Mapping[TopicPartition, Wanted]:
+    def wanted(self) -> Mapping[TopicPartition, WantedT]:
         """What is asked of this broker."""
         return self._wanted
 
     @property
-    def told(self) -> Mapping[TopicPartition, Wanted]:
+    def told(self) -> Mapping[TopicPartition, WantedT]:
         """What the broker was asked for by the last request and those before it."""
         return self._told
 
@@ -73,7 +107,7 @@ class FetchSession:
         """Whether the broker remembers something of us."""
         return self._id != NO_SESSION
 
-    def want(self, partition: TopicPartition, wanted: Wanted) -> None:
+    def want(self, partition: TopicPartition, wanted: WantedT) -> None:
         """Ask for a partition from the next request on."""
         if self._wanted.get(partition) != wanted:
             self._wanted[partition] = wanted
@@ -88,7 +122,7 @@ class FetchSession:
         """Whether every topic can be asked for by its id."""
         return all(each.topic_id != Uuid.ZERO for each in self._wanted.values())
 
-    def next_request(self, *, by_topic_id: bool) -> SessionRequest:
+    def next_request(self, *, by_topic_id: bool) -> SessionRequest[WantedT]:
         """What to say now. Topics by id and by name do not mix in one session."""
         if self._epoch != INITIAL_EPOCH and by_topic_id != self._uses_topic_ids:
             # The id of the old session with epoch 0 closes it and opens another.
@@ -100,8 +134,8 @@ class FetchSession:
             return SessionRequest(self._id, self._epoch, list(self._wanted.items()), [])
         return self._incremental()
 
-    def _incremental(self) -> SessionRequest:
-        send: list[tuple[TopicPartition, Wanted]] = []
+    def _incremental(self) -> SessionRequest[WantedT]:
+        send: list[tuple[TopicPartition, WantedT]] = []
         forget: list[tuple[TopicPartition, Uuid]] = []
         for partition in self._changed:
             wanted, told = self._wanted.get(partition), self._told.get(partition)
@@ -115,11 +149,12 @@ class FetchSession:
         self._changed.clear()
         return SessionRequest(self._id, self._epoch, send, forget)
 
-    def closing_request(self) -> SessionRequest | None:
+    def closing_request(self) -> SessionRequest[WantedT] | None:
         """What to say when nothing more will be asked; None if the broker keeps nothing."""
-        request = SessionRequest(self._id, FINAL_EPOCH, [], []) if self.is_open else None
+        closing: SessionRequest[WantedT] = SessionRequest(self._id, FINAL_EPOCH, [], [])
+        is_open = self.is_open
         self.reset()
-        return request
+        return closing if is_open else None
 
     def on_answer(self, session_id: int) -> None:
         """The broker answered the last request."""
