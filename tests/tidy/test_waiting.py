@@ -23,7 +23,6 @@ SLEEPING = {
 """Files that sleep by themselves."""
 LETTING_TIME_PASS = {
     "tests/integration/client/producer/sending_soak.py": "chance decides when something breaks",
-    "tests/integration/client/test_consumer_groups.py": "a session passes, and nobody is put out",
     "tests/integration/client/test_retrying.py": "handlers that take long",
     "tests/integration/coordinator/exactly_once.py": "chance decides when a process is killed",
     "tests/integration/faults/kill.py": "chance decides when a broker is killed",

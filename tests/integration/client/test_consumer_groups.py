@@ -20,7 +20,7 @@ from millstream import (
 from millstream.clock import SystemClock
 from millstream.errors import CommitFailed, FencedInstanceId
 from millstream.testing.embedded import EmbeddedBroker
-from tests.waiting import let_time_pass, until
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -37,7 +37,9 @@ SETTINGS = {
     "group.min.session.timeout.ms": "1500",
 }
 SESSION_SECONDS = 1.5
-LONGER_THAN_A_SESSION = 1.5 * SESSION_SECONDS
+HEARTBEAT_SECONDS = 0.1
+HEARTBEATS_OF_TWO_SESSIONS = 30
+HEARTBEAT_APIS = {"classic": "Heartbeat", "consumer": "ConsumerGroupHeartbeat"}
 PATIENCE_MS = 30_000
 CLOCK = SystemClock()
 
@@ -51,13 +53,15 @@ def broker() -> Iterator[EmbeddedBroker]:
 class Place:
     """A topic and a group."""
 
-    def __init__(self, address: str, topic: str, protocol: str) -> None:
-        self.address = address
+    def __init__(self, broker: EmbeddedBroker, topic: str, protocol: str) -> None:
+        self._faults = broker.faults
+        self._protocol = protocol
+        self.address = broker.bootstrap_servers
         self.topic = topic
         self.settings: dict[str, Any] = {
             "group_id": f"group-{topic}",
             "group_protocol": protocol,
-            "heartbeat_interval": 0.1,
+            "heartbeat_interval": HEARTBEAT_SECONDS,
             "session_timeout": SESSION_SECONDS,
             "auto_offset_reset": "earliest",
         }
@@ -70,12 +74,20 @@ class Place:
             for number in range(first, first + count):
                 producer.send(self.topic, str(number).encode(), partition=number % PARTITIONS)
 
+    def let_two_sessions_pass(self) -> None:
+        """Block the thread until the only member's heartbeats of two sessions have come."""
+        begin_ms = CLOCK.monotonic_ms()
+        # No delay at all, but the broker counts down: the faults are quiet after the last.
+        self._faults.delay(HEARTBEAT_APIS[self._protocol], 0, times=HEARTBEATS_OF_TWO_SESSIONS)
+        until(lambda: self._faults.is_quiet, lambda: "the heartbeats ended")
+        assert CLOCK.monotonic_ms() - begin_ms > SESSION_SECONDS * 1000
+
 
 @pytest.fixture(params=PROTOCOLS)
 def place(broker: EmbeddedBroker, request: pytest.FixtureRequest) -> Place:
     name = f"topic-{abs(hash(request.node.name)) % 10**9}"
     broker.create_topic(name, partitions=PARTITIONS)
-    return Place(broker.bootstrap_servers, name, request.param)
+    return Place(broker, name, request.param)
 
 
 def join(*consumers: Consumer, counts: tuple[int, ...]) -> None:
@@ -162,7 +174,7 @@ def test_a_member_that_works_for_long_stays_in_its_group(place: Place) -> None:
         busy.subscribe(place.topic, listener=diary)
         join(busy, counts=(PARTITIONS,))
 
-        let_time_pass(LONGER_THAN_A_SESSION)  # Nobody polls: the heartbeats go on.
+        place.let_two_sessions_pass()  # Nobody polls: the heartbeats go on.
         busy.poll(0.2)
 
         assert diary.entries == [("assigned", PARTITIONS)]
@@ -190,7 +202,7 @@ def test_a_second_consumer_with_the_same_instance_id_puts_the_first_of_a_classic
     broker: EmbeddedBroker,
 ) -> None:
     broker.create_topic("instances", partitions=PARTITIONS)
-    place = Place(broker.bootstrap_servers, "instances", "classic")
+    place = Place(broker, "instances", "classic")
     with place.consumer(group_instance_id="one") as first:
         join(first, counts=(PARTITIONS,))
         with place.consumer(group_instance_id="one") as second:
@@ -225,7 +237,7 @@ def test_an_event_loop_that_is_blocked_stays_in_its_group(place: Place) -> None:
             while len(consumer.assignment()) < PARTITIONS:
                 await consumer.poll(0.05)
             epoch = consumer.group_metadata().generation_id
-            let_time_pass(LONGER_THAN_A_SESSION)  # The loop is blocked, which is the point.
+            place.let_two_sessions_pass()  # The loop is blocked, which is the point.
             await consumer.poll(0.2)
             assert consumer.group_metadata().generation_id == epoch
             return consumer.assignment()
@@ -247,7 +259,7 @@ def test_heartbeats_leave_while_the_interpreter_is_busy(place: Place) -> None:
         spinners = [threading.Thread(target=spin) for _ in range(2)]
         for each in spinners:
             each.start()
-        let_time_pass(LONGER_THAN_A_SESSION)
+        place.let_two_sessions_pass()
         is_done.set()
         for each in spinners:
             each.join()

@@ -1,6 +1,6 @@
 """Many seeds of the cleaner's simulation: python -m tests.simulation.storage.cleaner_run --seeds N
 
-A failing seed is printed with its story and reproduces with --first SEED --seeds 1.
+A failing seed is printed with its story and reproduces with --start SEED --seeds 1.
 """
 
 from __future__ import annotations

@@ -49,6 +49,7 @@ from tests.unit.accel.sink_bench import (
     head_of,
     response,
 )
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -146,10 +147,16 @@ class TestWhatIsSent:
         assert (header.producer_id, header.producer_epoch, header.base_sequence) == (-1, -1, -1)
 
     def test_it_leaves_while_c_code_holds_the_gil(self, bench: SinkBench) -> None:
+        clock = SystemClock()
+        begin_ms = clock.monotonic_ms()
         assert bench.grant()
         bench.send(b"x")
 
         assert receive_with_the_gil(bench.peer, 4)
+
+        arrived_ms = clock.monotonic_ms()
+        until(lambda: clock.monotonic_ms() > arrived_ms)
+        assert begin_ms <= bench.dispatched().sent_ms <= arrived_ms
 
     def test_a_batch_that_was_taken_takes_no_more_records(self, bench: SinkBench) -> None:
         assert bench.grant()
