@@ -1,4 +1,4 @@
-"""The kernel's tests and fuzzers under a sanitizer of the compiler: `make sanitize`.
+"""The kernel's tests, fuzzers and a load under a sanitizer of the compiler: `make sanitize`.
 
 `python -m tools.sanitize address` builds the package with AddressSanitizer and
 UndefinedBehaviorSanitizer into build/address, `thread` with ThreadSanitizer into build/thread, and
@@ -31,6 +31,9 @@ TESTS = {
     "thread": ["tests/unit/accel"],
 }
 FUZZERS = {"address": ["batches", "arrow"], "thread": []}
+LOAD = "tests.integration.faults.memory"
+"""Clients and a broker process, both on the sanitized kernel, with damaged and large requests."""
+MEMORY_BYTES_MAX = 1 << 40  # A sanitizer keeps what was freed.
 
 
 def build(kind: str) -> Path:
@@ -72,7 +75,7 @@ def main() -> None:
     """Build and run, as asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("kind", choices=FLAGS)
-    parser.add_argument("--seconds", type=int, default=20, help="for each fuzzer")
+    parser.add_argument("--seconds", type=int, default=20, help="for each fuzzer and the load")
     parser.add_argument("--tests", nargs="*", help="instead of the usual ones")
     given = parser.parse_args()
     place = build(given.kind)
@@ -80,6 +83,8 @@ def main() -> None:
     run(given.kind, place, ["pytest", "-q", "-x", "-p", "no:cacheprovider", *tests])
     for fuzzer in FUZZERS[given.kind]:
         run(given.kind, place, [f"tests.fuzz.{fuzzer}", "--seconds", str(given.seconds)])
+    load = [LOAD, "--seconds", str(given.seconds), "--growth-bytes", str(MEMORY_BYTES_MAX)]
+    run(given.kind, place, load)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ LETTING_TIME_PASS = {
     "tests/integration/client/test_retrying.py": "handlers that take long",
     "tests/integration/coordinator/exactly_once.py": "chance decides when a process is killed",
     "tests/integration/faults/kill.py": "chance decides when a broker is killed",
+    "tests/integration/faults/memory.py": "a load has a pace, and memory is looked at now and then",
     "tests/integration/faults/test_connections.py": "idle connections use no processor time",
     "tests/integration/faults/test_signals.py": "a stop goes on waiting; signals during a start",
     "tests/integration/node/test_processes.py": "an idle node uses no processor time",
