@@ -24,7 +24,7 @@ SPARK_TESTS ?= tests/unit/spark tests/spark
 # Tests start hundreds of interpreters. Without bytecode each would compile Millstream anew: a second.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup build demo test check lint warnings types layers tidy unit plain sanitize interop fuzz simulate soak soak-memory soak-spark spark-versions bench compare cycles generate docs format clean
+.PHONY: help setup build demo test check lint warnings types layers tidy unit plain sanitize interop fuzz simulate soak soak-memory soak-replication soak-spark spark-versions bench compare cycles generate docs format clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -117,6 +117,9 @@ soak: setup ## Kill brokers and break connections under load, again and again: m
 
 soak-memory: setup ## See that a broker's memory stays flat under everything at once: make soak-memory SECONDS=3600
 	$(BIN)/python -m tests.integration.faults.memory --seconds $(SECONDS) $(ARGS)
+
+soak-replication: setup ## Kill brokers of a cluster of three under load; nothing acknowledged is lost: ROUNDS=100 SEED=1
+	$(BIN)/python -m tests.integration.cluster.replication_kill --rounds $(ROUNDS) --seed $(SEED)
 
 soak-spark: setup ## Kill Spark's tasks, drivers and brokers while they write exactly once: KILLS=200 SEED=1 ARGS=--from-topic
 	$(BIN)/python -m tests.spark.exactly_once_soak --kills $(KILLS) --seed $(SEED) $(ARGS)

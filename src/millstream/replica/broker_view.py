@@ -25,6 +25,11 @@ class ImageBrokerView:
             return False
         return broker_epoch in (UNKNOWN_BROKER_EPOCH, broker.epoch)
 
+    def epoch_of(self, broker_id: int) -> int:
+        """The epoch that a broker which is alive is registered with; -1 if there is none."""
+        broker = self._cache.broker(broker_id)
+        return UNKNOWN_BROKER_EPOCH if broker is None or broker.is_fenced else broker.epoch
+
     def is_alive(self, broker_id: int) -> bool:
         """Whether a broker is registered and not fenced."""
         return self._cache.is_alive(broker_id)

@@ -316,7 +316,7 @@ class FetchService:
     ) -> None:
         """A follower's fetch is its acknowledgement, unless its log is not the leader's."""
         if result.diverging_epoch is not None:
-            partition.follower(params.replica_id)
+            partition.follower(params.replica_id, asked.current_leader_epoch)
             return
         progress = partition.on_follower_fetch(
             params.replica_id,
@@ -324,6 +324,7 @@ class FetchService:
             asked.fetch_offset,
             asked.log_start_offset,
             self._clock.monotonic_ms(),
+            asked.current_leader_epoch,
         )
         if progress.proposal is not None:
             self._isr_sender.submit(partition, progress.proposal)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from millstream.errors import InvalidFetchSessionEpoch
-from millstream.replica.fetch_state import FetchSessionState, SessionWatcher
+from millstream.replica.fetch_state import UNKNOWN, FetchSessionState, SessionWatcher
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -71,6 +71,9 @@ class FetchSession(FetchSessionState):
             if known is None:
                 self._add(each)
             else:
+                if self.is_follower and not _goes_on(known, each):
+                    # It made nothing of the last answer, with which it was told the watermark.
+                    known.sent_high_watermark = UNKNOWN
                 known.update(each)
                 self.changed[known] = None
         for key in forgotten:
@@ -127,6 +130,14 @@ class FetchSession(FetchSessionState):
     def _rank_last(self, asked: FetchPartition) -> None:
         self.last_rank += 1
         asked.rank = self.last_rank
+
+
+def _goes_on(before: FetchPartition, after: FetchPartition) -> bool:
+    """Whether a follower has appended what it got, and asks for more."""
+    return (
+        after.fetch_offset > before.fetch_offset
+        and after.current_leader_epoch == before.current_leader_epoch
+    )
 
 
 def _rank_of(asked: FetchPartition) -> int:

@@ -70,7 +70,8 @@ class FollowerState:
         self.log_end_offset = fetch_offset
         self.log_start_offset = log_start_offset
         self.broker_epoch = broker_epoch
-        self.last_fetch_leader_end = leader_end
+        # An unclean election elsewhere may cut this log; what the follower had to reach stays.
+        self.last_fetch_leader_end = max(self.last_fetch_leader_end, leader_end)
         self.last_fetch_ms = max(self.last_fetch_ms, now_ms)
 
     def is_caught_up(self, leader_end: int, now_ms: int, lag_time_max_ms: int) -> bool:

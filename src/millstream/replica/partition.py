@@ -113,11 +113,11 @@ class Partition(PartitionState):
     # Roles, as the metadata has them.
 
     def become_leader(self, registration: PartitionRegistration, now_ms: int) -> bool:
-        """Lead, or go on leading with other replicas; False if this is known already.
+        """Lead, or go on leading with other replicas; False if something later is known already.
 
         A new epoch is noted in the log before anything is written in it.
         """
-        if registration.partition_epoch <= self.partition_epoch:
+        if registration.partition_epoch < self.partition_epoch:
             return False
         is_new_leader = not self.is_leader
         is_new_epoch = registration.leader_epoch > self.leader_epoch
@@ -139,8 +139,8 @@ class Partition(PartitionState):
         return True
 
     def become_follower(self, registration: PartitionRegistration) -> bool:
-        """Follow, or wait for a leader; False if this is known already."""
-        if registration.partition_epoch <= self.partition_epoch:
+        """Follow, or wait for a leader; False if something later is known already."""
+        if registration.partition_epoch < self.partition_epoch:
             return False
         self._take(registration)
         self.has_the_only_log = (
@@ -317,11 +317,16 @@ class Partition(PartitionState):
 
     # Followers and the ISR.
 
-    def follower(self, replica: int) -> FollowerState:
-        """What is known about a follower; raises if a broker is none."""
+    def follower(self, replica: int, current_leader_epoch: int = NO_EPOCH) -> FollowerState:
+        """What is known about a follower; raises if a broker is none.
+
+        One that names the leader epoch may know more than this broker, which is to hear of it soon.
+        """
         state = self._followers.get(replica)
         if state is None:
-            raise NotLeaderOrFollower(f"broker {replica} is no follower of {self.name} here")
+            is_early = current_leader_epoch != NO_EPOCH
+            error = UnknownLeaderEpoch if is_early else NotLeaderOrFollower
+            raise error(f"broker {replica} is no follower of {self.name} here")
         return state
 
     def on_follower_fetch(
@@ -331,13 +336,15 @@ class Partition(PartitionState):
         fetch_offset: int,
         log_start_offset: int,
         now_ms: int,
+        current_leader_epoch: int = NO_EPOCH,
     ) -> FollowerProgress:
         """A follower has fetched, from its log's end on."""
-        state = self.follower(replica)
-        if UNKNOWN_BROKER_EPOCH != broker_epoch < state.broker_epoch:
+        state = self.follower(replica, current_leader_epoch)
+        registered = self._brokers.epoch_of(replica)
+        if UNKNOWN_BROKER_EPOCH != broker_epoch < registered:
             raise NotLeaderOrFollower(
-                f"broker {replica} fetches {self.name} with broker epoch {broker_epoch}, it was "
-                f"seen with {state.broker_epoch}"
+                f"broker {replica} fetches {self.name} with broker epoch {broker_epoch}, it has "
+                f"registered again since, with {registered}"
             )
         old_end, old_low = state.log_end_offset, self.low_watermark
         state.note_fetch(
@@ -358,8 +365,11 @@ class Partition(PartitionState):
         lagging = {
             replica
             for replica in self._isr.committed
-            if (state := self._followers.get(replica)) is not None
-            and not state.is_caught_up(end, now_ms, self._lag_time_max_ms)
+            if replica != self._local_id
+            and (
+                (state := self._followers.get(replica)) is None
+                or not state.is_caught_up(end, now_ms, self._lag_time_max_ms)
+            )
         }
         return self._propose(self._isr.committed - lagging) if lagging else None
 

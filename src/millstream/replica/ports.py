@@ -94,6 +94,10 @@ class BrokerView(Protocol):
         """
         ...
 
+    def epoch_of(self, broker_id: int) -> int:
+        """The epoch that a broker which is alive is registered with; -1 if there is none."""
+        ...
+
     def is_alive(self, broker_id: int) -> bool:
         """Whether a broker is registered and not fenced."""
         ...

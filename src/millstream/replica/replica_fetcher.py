@@ -102,6 +102,8 @@ class ReplicaFetcher:
         self._asking: dict[TopicPartition, FollowedPartition] = {}
         self._writing: dict[TopicPartition, FollowedPartition] = {}
         self._writing_since_ms = 0
+        self._is_failing = False
+        self._is_session_stale = False
 
     # Which partitions.
 
@@ -228,7 +230,9 @@ class ReplicaFetcher:
             self._take_failure(answer, now_ms)
 
     def _take_failure(self, problem: object, now_ms: int) -> None:
-        _logger.warning("broker %d cannot be followed for now: %s", self.leader_id, problem)
+        level = logging.DEBUG if self._is_failing else logging.WARNING
+        _logger.log(level, "broker %d cannot be followed for now: %s", self.leader_id, problem)
+        self._is_failing = True
         self._session.reset()
         for each in [*self._session.wanted, *self._asking]:
             self._back_off(self._followed[each], now_ms)
@@ -240,6 +244,7 @@ class ReplicaFetcher:
         if answer.error_code != NO_ERROR:
             self._take_failure(error_for_code(answer.error_code), now_ms)
             return
+        self._is_failing = False
         told = self._session.told
         self._session.on_answer(answer.session_id)
         for topic in answer.responses:
@@ -248,6 +253,9 @@ class ReplicaFetcher:
                 sent = None if followed is None else told.get(followed.name)
                 if followed is not None and sent is not None:
                     self._take_partition(followed, sent, data, now_ms)
+        if self._is_session_stale:
+            self._is_session_stale = False
+            self._session.reset()
 
     def _take_partition(
         self,
@@ -257,6 +265,10 @@ class ReplicaFetcher:
         now_ms: int,
     ) -> None:
         """Use what was found, unless the partition has moved on since it was asked for."""
+        if _is_diverging(data.diverging_epoch) or followed.leader_epoch != sent.leader_epoch:
+            # The leader has told its watermarks with an answer of which nothing is made. It would
+            # not tell them again before they change.
+            self._is_session_stale = True
         if (
             followed.state is not FollowState.FETCHING
             or followed.leader_epoch != sent.leader_epoch

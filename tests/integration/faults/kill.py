@@ -257,12 +257,12 @@ class Rounds:
             for ledger in promised:
                 for offset, value in ledger.get(place, {}).items():
                     assert records.get(offset) == value, f"{place} lost {value!r} at {offset}"
-            _verify_order(place, records)
+            verify_order(place, records)
         self.report.verified = sum(len(records) for records in found.values())
         self.report.topics = administrator.verify()
 
 
-def _verify_order(place: Place, records: dict[int, bytes]) -> None:
+def verify_order(place: Place, records: dict[int, bytes]) -> None:
     """Each producer's records are there once, and in the order in which it sent them."""
     numbers: dict[str, list[int]] = {}
     for offset in sorted(records):
@@ -282,14 +282,14 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as base:
-        report = Rounds(Path(base), arguments.seed).run(arguments.rounds, _say)
-    _say(
+        report = Rounds(Path(base), arguments.seed).run(arguments.rounds, say)
+    say(
         f"{report.rounds} rounds, {report.promised} records promised, {report.verified} found, "
         f"{report.topics} topics: nothing lost, nothing twice"
     )
 
 
-def _say(line: str) -> None:
+def say(line: str) -> None:
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 

@@ -378,3 +378,14 @@ def test_an_evicted_session_stops_watching(world: World) -> None:
 
     assert not world.partition().watchers
     assert world.manager.fetch_sessions.partition_count == 0
+
+
+def test_a_follower_that_asks_from_the_same_offset_again_is_told_the_watermark_again() -> None:
+    world = World()
+    world.register(2)
+    world.create(replicas=(LOCAL, 2))
+    session = world.fetch(asked(0), session=(0, 0), replica_id=2).value.session_id
+
+    again = world.fetch(asked(0, leader_epoch=0), session=(session, 1), replica_id=2).value
+
+    assert [result.high_watermark for _, result in again.partitions] == [0]

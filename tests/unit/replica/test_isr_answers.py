@@ -94,14 +94,27 @@ def test_an_answer_that_the_metadata_has_overtaken_is_ignored() -> None:
 # Metadata that is not new.
 
 
-def test_metadata_that_is_not_newer_changes_nothing() -> None:
+def test_metadata_that_is_older_changes_nothing() -> None:
     world = leading(2)
     registration = world.cache.partition("t", 0)
     assert registration is not None
+    world.change(isr=[LOCAL, 2], leader=LOCAL)
 
     assert world.partition().become_leader(registration, 0) is False
     assert world.partition().become_follower(registration) is False
     assert world.partition().is_leader
+
+
+def test_metadata_of_the_same_epoch_is_taken_again() -> None:
+    world = leading(2)
+    registration = world.cache.partition("t", 0)
+    assert registration is not None
+    partition = world.partition()
+    partition.resign()
+
+    assert partition.become_leader(registration, 0) is True
+    assert partition.is_leader
+    assert partition.leader_epoch == registration.leader_epoch
 
 
 def test_epochs_without_a_record_between_them_collapse_in_the_log() -> None:

@@ -8,7 +8,9 @@ from millstream.errors import (
     IneligibleReplica,
     NotLeaderOrFollower,
     OperationNotAttempted,
+    UnknownLeaderEpoch,
 )
+from millstream.replica.follower_state import FollowerState
 from millstream.storage.log.epoch_cache import EpochEnd
 from millstream.testing.sim_filesystem import SimFileSystem
 from tests.unit.replica.harness import (
@@ -44,9 +46,10 @@ def test_rule_1_a_fetch_tells_where_the_follower_is() -> None:
     assert (state.log_end_offset, state.log_start_offset, state.broker_epoch) == (3, 1, 1)
 
 
-def test_rule_1_a_stale_broker_epoch_is_refused() -> None:
+def test_rule_1_a_broker_epoch_older_than_the_registered_one_is_refused() -> None:
     world = leading(2)
     world.produce(acks=1)
+    world.register(2, epoch=7)
     world.follow(0, epoch=7)
 
     answer = world.follow(1, epoch=6)
@@ -55,10 +58,26 @@ def test_rule_1_a_stale_broker_epoch_is_refused() -> None:
     assert world.partition().followers[2].log_end_offset == 0
 
 
+def test_rule_1_what_was_seen_last_is_no_measure_of_a_broker_epoch() -> None:
+    world = leading(2)
+    world.produce(acks=1)
+    world.follow(0, epoch=7)
+
+    world.follow(1, epoch=1)
+
+    assert world.partition().followers[2].log_end_offset == 1
+
+
 def test_rule_1_a_broker_that_is_no_replica_is_refused() -> None:
     world = leading(2)
 
     assert error_codes(world.follow(0, broker=9)) == [NotLeaderOrFollower.code]
+
+
+def test_rule_1_a_broker_that_may_know_of_it_earlier_is_told_to_ask_again() -> None:
+    world = leading(2)
+
+    assert error_codes(world.follow(0, broker=9, leader_epoch=0)) == [UnknownLeaderEpoch.code]
 
 
 def test_rule_1_an_offset_out_of_range_is_no_acknowledgement() -> None:
@@ -113,6 +132,27 @@ def test_rule_2_a_quiet_follower_at_the_end_stays_in_sync() -> None:
     world.pass_time(10 * LAG_MS)
 
     assert world.controller.proposals == []
+
+
+def test_rule_2_the_end_that_a_follower_had_to_reach_does_not_go_back() -> None:
+    state = FollowerState()
+    state.note_fetch(0, 0, 1, 10, 100)
+    state.note_fetch(5, 0, 1, 8, 200)
+
+    state.note_fetch(9, 0, 1, 12, 300)
+
+    assert state.last_caught_up_ms < 0
+
+
+def test_rule_2_a_member_of_which_nothing_is_known_is_not_in_sync() -> None:
+    world = leading(2)
+    partition = world.partition()
+    partition._followers.clear()
+
+    proposal = partition.propose_shrinking(world.clock.monotonic_ms())
+
+    assert proposal is not None
+    assert proposal.members == {LOCAL}
 
 
 def test_rule_2_the_check_runs_every_half_of_the_lag_time_and_only_with_followers() -> None:
