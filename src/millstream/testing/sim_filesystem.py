@@ -181,6 +181,11 @@ class SimFileSystem:
             return _UNLIMITED
         return max(self.capacity_bytes - self._root.allocated_bytes(), 0)
 
+    @property
+    def used_bytes(self) -> int:
+        """The room that all files take."""
+        return self._root.allocated_bytes()
+
     # Faults.
 
     def after_kill(self) -> SimFileSystem:

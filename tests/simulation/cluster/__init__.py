@@ -1,1 +1,1 @@
-"""Quorums of the metadata log under message loss, crashes and changes of the voters."""
+"""Whole nodes in simulated worlds, under faults that a seed decides."""
