@@ -41,6 +41,7 @@ RETRY_MS: Final = 50
 """How long to wait after a controller could not be reached, or was none any more."""
 IN_FLIGHT_MAX: Final = 5
 SOCKET_TIMEOUT_MS: Final = 30_000
+SETUP_TIMEOUT_MS: Final = 10_000
 """How long to wait for the answer to one attempt."""
 
 
@@ -90,10 +91,15 @@ class NodeToControllerChannel:
         self._paused_until_ms = 0
         self._is_closed = False
         self._alarm = timers.alarm(self.look)
+        # A machine that was away answers a new attempt sooner than one that was made meanwhile:
+        # no attempt to connect lasts longer than the requests that wait for it.
+        setup_ms = SETUP_TIMEOUT_MS if timeout_ms is None else min(SETUP_TIMEOUT_MS, timeout_ms)
         config = NetworkClientConfig(
             client_id=str(node_id),
             reconnect_backoff_ms=RETRY_MS,
             reconnect_backoff_max_ms=RETRY_MS,
+            connection_setup_timeout_ms=setup_ms,
+            connection_setup_timeout_max_ms=setup_ms,
             max_in_flight=IN_FLIGHT_MAX,
         )
         self._client = PeerClient(environment, config, timers)

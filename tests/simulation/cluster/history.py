@@ -66,7 +66,7 @@ class History:
         if state is not seen.state:
             self._check_state(node_id, seen, shared)
         high_watermark = core.outline.high_watermark
-        if high_watermark != seen.high_watermark:
+        if high_watermark != seen.high_watermark and shared.driver.obstacle is None:
             self._check_committed(node_id, seen, shared, high_watermark)
         if isinstance(state, Leader) and state.high_watermark is not None:
             self._committed_by[state.epoch] = state.high_watermark
@@ -101,17 +101,19 @@ class History:
     def _check_committed(
         self, node_id: int, seen: _Seen, shared: SharedServer, high_watermark: int
     ) -> None:
-        before, seen.high_watermark = seen.high_watermark, high_watermark
+        before = seen.high_watermark
         assert high_watermark > before, f"node {node_id}: the high watermark went back"
         offset = max(before, shared.log.start_offset)
-        while offset < high_watermark:
-            for batch in walk_batches(shared.log.read(offset, _READ_BYTES)):
+        # While a disk is full, the log lacks what the core has decided.
+        while offset < high_watermark and (data := shared.log.read(offset, _READ_BYTES)):
+            for batch in walk_batches(data):
                 if batch.base_offset >= high_watermark:
                     break
-                data = bytes(batch.view)
-                known = self._batches.setdefault(batch.base_offset, data)
-                assert known == data, f"node {node_id} committed another batch at {offset}"
+                content = bytes(batch.view)
+                known = self._batches.setdefault(batch.base_offset, content)
+                assert known == content, f"node {node_id} committed another batch at {offset}"
                 offset = batch.next_offset
+        seen.high_watermark = offset
 
     # Images.
 
@@ -137,7 +139,8 @@ class History:
                 continue
             self._world.note(f"broker {broker_id} has epoch {broker.epoch} now")
             assert broker.epoch > before.epoch, f"the epoch of broker {broker_id} went back"
-            if self._fallen.pop(broker_id, -1) == before.epoch:
+            # Once unfenced it may have been elected again, cleanly or not.
+            if self._fallen.pop(broker_id, -1) == before.epoch and broker.is_fenced:
                 for topic in image.topics.by_id.values():
                     for partition in topic.partitions.values():
                         in_sync = (*partition.isr, *partition.elr)

@@ -47,7 +47,7 @@ class Loop:
 class Rig:
     """A channel of node 1, and a controller that answers when it is told."""
 
-    def __init__(self) -> None:
+    def __init__(self, timeout_ms: int = TIMEOUT_MS) -> None:
         self.clock = ManualClock()
         self.clock.advance(1000)
         self.random = Random(1)
@@ -62,7 +62,7 @@ class Rig:
             self.timers,
             find=self._find,
             local=cast("Any", self),
-            timeout_ms=TIMEOUT_MS,
+            timeout_ms=timeout_ms,
         )
 
     def _find(self) -> Peer | None:
@@ -268,6 +268,19 @@ def test_a_lost_connection_sends_the_request_again() -> None:
 
     assert len(rig.selector_.connections) == 2
     assert len(rig.waiting()) == 1
+
+
+def test_a_connection_that_does_not_come_about_is_tried_anew_when_its_requests_gave_up() -> None:
+    rig = There(timeout_ms=1000)
+    rig.leader_id = THERE
+    rig.ask()
+    rig.turn(1000)
+    rig.pump()
+    rig.ask()
+    rig.turn(RETRY_MS * 2)
+    rig.pump()
+
+    assert len(rig.selector_.connections) == 2
 
 
 def test_a_client_travels_in_an_envelope() -> None:

@@ -130,15 +130,13 @@ class SimMachine:
         try:
             await self.node.start()
         except Exception as error:
-            if self.loop is loop:
-                self._ended(error)
+            self._ended(loop, error)
         else:
             self.is_serving = self.loop is loop
 
     async def _stop(self, loop: SimLoop, node: Node) -> None:
         await node.stop()
-        if self.loop is loop:
-            self._ended(None)
+        self._ended(loop, None)
 
     def _failed(self, error: Exception) -> None:
         """The node cannot go on: its owner ends it, as `server start` does."""
@@ -149,15 +147,19 @@ class SimMachine:
 
     async def _give_up(self, loop: SimLoop, node: Node, error: Exception) -> None:
         await node.kill()
-        if self.loop is loop:
-            self._ended(error)
+        self._ended(loop, error)
 
-    def _ended(self, error: BaseException | None) -> None:
-        self.failure = error
-        self._world.note(f"{self.host}: the process ended: {error!r}")
-        self._world.network.process_died(self.host)
-        self._end_process()
-        self.disk = self.disk.after_kill()
+    def _ended(self, loop: SimLoop, error: BaseException | None) -> None:
+        """The process has come to its end, and is about to be no more."""
+        self.is_serving = False
+
+        def end() -> None:
+            if self.loop is loop:
+                self.failure = error
+                self._world.note(f"{self.host}: the process ended: {error!r}")
+                self.kill()
+
+        self._world.schedule.after(0, end)
 
     def _end_process(self) -> None:
         loop, self.loop = self.loop, None

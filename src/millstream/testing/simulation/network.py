@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _FIRST_PORT: Final = 40_000
 _DELAY_US: Final = (50, 800)
 """How long a packet is under way, usually."""
+_SENT_AGAIN_MAX_US: Final = 4_000_000
+"""How long it takes until what was lost is sent again."""
 
 
 class SimNetwork:
@@ -33,7 +35,8 @@ class SimNetwork:
         self._listeners: dict[tuple[str, int], SimListener] = {}
         self._sockets: dict[str, dict[SimSocket, None]] = {}
         """The open ones by machine; a dict keeps the order."""
-        self._down: set[str] = set()
+        self._down: dict[str, list[tuple[str, SimSocket]]] = {}
+        """Machines without power, and what was sent to them meanwhile: from where, for whom."""
         self._cuts: set[tuple[str, str]] = set()
         self._held: dict[tuple[str, str], list[SimSocket]] = {}
         """For each cut way, the sockets that something waits for, once for each thing."""
@@ -66,7 +69,7 @@ class SimNetwork:
 
     def power_lost(self, host: str) -> None:
         """The machine is gone, and says nothing to anybody."""
-        self._down.add(host)
+        self._down[host] = []
         for listener in [each for each in self._listeners.values() if each.host == host]:
             self.unlisten(listener)
         for sock in self._sockets.pop(host, {}):
@@ -74,8 +77,14 @@ class SimNetwork:
             sock.is_closed = True
 
     def power_returned(self, host: str) -> None:
-        """The machine is back, and knows nothing of its connections."""
-        self._down.discard(host)
+        """The machine is back, and knows nothing of its connections.
+
+        What was sent to it is sent again, sooner or later.
+        """
+        for source, sock in self._down.pop(host, []):
+            self._schedule.after(
+                self._random.randrange(_SENT_AGAIN_MAX_US), partial(self._arrive, source, sock)
+            )
 
     # Ways.
 
@@ -166,7 +175,7 @@ class SimNetwork:
         if (source, sock.host) in self._cuts:
             self._held.setdefault((source, sock.host), []).append(sock)
         elif sock.host in self._down:
-            sock.under_way.popleft()
+            self._down[sock.host].append((source, sock))
         else:
             sock.under_way.popleft()()
 
