@@ -50,6 +50,8 @@ class History:
         self._fallen: dict[int, int] = {}
         """Broker to its epoch when its process was killed."""
         self.leaders: dict[int, int] = {}
+        self.departures = 0
+        """How often a broker was fenced or registered anew."""
         self.newest: MetadataImage = EMPTY_IMAGE
         """The committed metadata, as far as any node knows."""
 
@@ -135,8 +137,12 @@ class History:
     def _check_brokers(self, older: MetadataImage, image: MetadataImage) -> None:
         for broker_id, broker in image.cluster.brokers.items():
             before = older.cluster.brokers.get(broker_id)
-            if before is None or before.epoch == broker.epoch:
+            if before is None:
                 continue
+            if before.epoch == broker.epoch:
+                self.departures += broker.is_fenced and not before.is_fenced
+                continue
+            self.departures += 1
             self._world.note(f"broker {broker_id} has epoch {broker.epoch} now")
             assert broker.epoch > before.epoch, f"the epoch of broker {broker_id} went back"
             # Once unfenced it may have been elected again, cleanly or not.

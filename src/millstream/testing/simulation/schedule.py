@@ -7,11 +7,15 @@ the seed decides. Nothing waits: time is where the next entry is.
 from __future__ import annotations
 
 import heapq
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
+
+
+_AT_ONE_MOMENT_MAX: Final = 100_000
+"""So much happens at one moment only if something waits for time to pass, and lets none pass."""
 
 
 class Schedule:
@@ -40,9 +44,14 @@ class Schedule:
         entries = self._entries
         if is_over is not None and is_over():
             return True
+        moment_us, last = self.now_us, self.events + _AT_ONE_MOMENT_MAX
         while entries and entries[0][0] <= when_us:
             self.now_us, _, _, act = heapq.heappop(entries)
             self.events += 1
+            if self.now_us != moment_us:
+                moment_us, last = self.now_us, self.events + _AT_ONE_MOMENT_MAX
+            elif self.events > last:
+                raise AssertionError(f"time stands still: {act} and others happen without end")
             act()
             if is_over is not None and is_over():
                 return True

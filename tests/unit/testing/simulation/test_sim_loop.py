@@ -191,3 +191,14 @@ def test_what_fails_inside_of_a_node_is_raised_by_the_world() -> None:
 
     with pytest.raises(RuntimeError, match="a promise is broken"):
         world.run_for(1)
+
+
+def test_a_world_in_which_time_stands_still_is_noticed() -> None:
+    world = World(1)
+
+    def again() -> None:
+        world.schedule.after(0, again)
+
+    again()
+    with pytest.raises(AssertionError, match="time stands still"):
+        world.run_for(1)
