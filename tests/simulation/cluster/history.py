@@ -93,6 +93,10 @@ class History:
         if state.voted_key is not None:
             vote = self._votes.setdefault((node_id, core.epoch), state.voted_key.id)
             assert vote == state.voted_key.id, f"node {node_id} voted twice in epoch {core.epoch}"
+            if shared.driver.obstacle is None:
+                stored = shared.driver._store.read()
+                is_stored = stored is not None and stored.voted_key is not None
+                assert is_stored, f"node {node_id} has voted and would forget it"
         if isinstance(state, Leader):
             elected = self.leaders.setdefault(core.epoch, node_id)
             assert elected == node_id, f"{elected} and {node_id} both lead epoch {core.epoch}"

@@ -119,7 +119,7 @@ def fence_whom_was_just_heard_of(
     ]
 
 
-def fence_nobody(sessions: BrokerSessions, broker_ids: Iterable[int], now_ms: int) -> list[int]:
+def take_nobody_for_a_member(controller: QuorumController) -> list[int]:
     return []
 
 
@@ -161,8 +161,8 @@ MUTANTS: dict[str, tuple[str, object, range]] = {
         range(5),
     ),
     "no fencing": (
-        "millstream.controller.sessions.BrokerSessions.expired",
-        fence_nobody,
+        "millstream.controller.quorum_controller.QuorumController._unfenced_ids",
+        take_nobody_for_a_member,
         range(5),
     ),
     "previous epoch": (

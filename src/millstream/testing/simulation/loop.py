@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     Ts = TypeVarTuple("Ts")
 
 SECOND_US: Final = 1_000_000
+_CLOSES_MAX: Final = 20
 
 
 class SimLoop(asyncio.AbstractEventLoop):
@@ -250,9 +251,15 @@ class SimLoop(asyncio.AbstractEventLoop):
 
 def _close(coroutine: Any) -> None:
     """End a coroutine where it is; what it would do at its end it begins and does not finish."""
-    for _ in range(10):
+    for _ in range(_CLOSES_MAX):
+        chain = []
+        awaited = coroutine
+        while awaited is not None and hasattr(awaited, "cr_await"):
+            chain.append(awaited)
+            awaited = awaited.cr_await
         try:
-            coroutine.close()
-        except (RuntimeError, OSError):
+            for each in reversed(chain):
+                each.close()
+        except Exception:  # It waits for something else now: that goes first.
             continue
         return

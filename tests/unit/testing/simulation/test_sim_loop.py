@@ -98,20 +98,24 @@ def test_tasks_run_and_a_dead_loop_drops_them() -> None:
     process = Process()
 
     async def work() -> None:
+        forever: asyncio.Future[None] = process.loop.create_future()
         try:
-            await asyncio.sleep(1)
             process.heard.append(await process.loop.run_in_executor(None, max, 1, 2))
-            await asyncio.sleep(1)
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(process.loop.create_future(), 1)
+            process.heard.append(process.loop.time())
+            await forever
             process.heard.append("never")
         finally:
-            await asyncio.sleep(1)
+            await forever
 
+    began = process.loop.time()
     process.loop.create_task(work())
     process.run(1500)
     process.loop.die()
     process.run(5000)
 
-    assert process.heard == [2]
+    assert process.heard == [2, pytest.approx(began + 1, abs=0.01)]
     assert process.loop.is_closed()
 
 
