@@ -111,6 +111,7 @@ class Chaos:
         try:
             self._play()
         finally:
+            self.world.close()
             logger.removeHandler(watcher)
             logger.setLevel(level)
             logger.propagate = True

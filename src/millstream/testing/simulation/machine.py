@@ -104,13 +104,13 @@ class SimMachine:
         """End the process at once; what it wrote is there."""
         if self.loop is not None:
             self._world.network.process_died(self.host)
-            self._end_process()
+            self.end_process()
             self.disk = self.disk.after_kill()
 
     def lose_power(self) -> None:
         """End the machine at once; what was not synced may be lost."""
         self._world.network.power_lost(self.host)
-        self._end_process()
+        self.end_process()
         self.disk = self.disk.after_power_loss()
 
     def pause(self) -> None:
@@ -161,7 +161,8 @@ class SimMachine:
 
         self._world.schedule.after(0, end)
 
-    def _end_process(self) -> None:
+    def end_process(self) -> None:
+        """Let the process do nothing any more, and tell nobody."""
         loop, self.loop = self.loop, None
         self.node = self.environment = None
         self.is_serving = False

@@ -64,3 +64,8 @@ class World:
         if self.error is not None:
             raise self.error
         return reached
+
+    def close(self) -> None:
+        """End every process where it is. Again is fine."""
+        for machine in self.machines.values():
+            machine.end_process()
