@@ -46,8 +46,6 @@ cdef extern from "arrow/export.h" nogil:
     bint ms_export_schema(ArrowSchema* schema, const ms_selection* selection)
     bint ms_export_array(
         ArrowArray* array, ms_shared_columns* shared, const ms_selection* selection)
-    bint ms_export_stream(
-        ArrowArrayStream* stream, ms_shared_columns* shared, const ms_selection* selection)
 
 cdef enum:
     # A body of this size takes long enough that other threads gain by running meanwhile.
@@ -258,12 +256,10 @@ cdef class ArrowRecords:
 
     def __arrow_c_stream__(self, requested_schema=None):
         """The rows as an "arrow_array_stream" capsule of one array."""
-        cdef ms_shared_columns* shared = self._get()
-        cdef ArrowArrayStream* stream = <ArrowArrayStream*>allocate(sizeof(ArrowArrayStream))
-        if not ms_export_stream(stream, shared, &self._selection):
-            PyMem_RawFree(stream)
-            raise MemoryError
-        return PyCapsule_New(stream, "arrow_array_stream", &drop_stream)
+        cdef ArrowStream stream = ArrowStream([self])
+        self._get()
+        stream._selection = self._selection
+        return stream.__arrow_c_stream__()
 
 
 cdef void* allocate(size_t size) except NULL:

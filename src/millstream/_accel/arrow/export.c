@@ -8,7 +8,6 @@
 #include "arrow/export.h"
 
 #include <Python.h>
-#include <errno.h>
 #include <string.h>
 
 ms_shared_columns *ms_share(ms_columns *columns)
@@ -296,60 +295,5 @@ int ms_export_array(
             array->release(array);
             return 0;
         }
-    return 1;
-}
-
-/* ---- a stream of one array ---- */
-
-typedef struct {
-    ms_shared_columns *shared;
-    ms_selection selection;
-    int is_read;
-} ms_stream_node;
-
-static int ms_stream_schema(struct ArrowArrayStream *stream, struct ArrowSchema *out)
-{
-    ms_stream_node *node = (ms_stream_node *)stream->private_data;
-    return ms_export_schema(out, &node->selection) ? 0 : ENOMEM;
-}
-
-static int ms_stream_next(struct ArrowArrayStream *stream, struct ArrowArray *out)
-{
-    ms_stream_node *node = (ms_stream_node *)stream->private_data;
-    memset(out, 0, sizeof *out);
-    if (node->is_read)
-        return 0;
-    if (!ms_export_array(out, node->shared, &node->selection))
-        return ENOMEM;
-    node->is_read = 1;
-    return 0;
-}
-
-static const char *ms_stream_error(struct ArrowArrayStream *stream)
-{
-    (void)stream;
-    return NULL; /* no memory is all that can go wrong, and errno says it */
-}
-
-static void ms_release_stream(struct ArrowArrayStream *stream)
-{
-    ms_let_go(((ms_stream_node *)stream->private_data)->shared);
-    PyMem_RawFree(stream->private_data);
-    stream->release = NULL;
-}
-
-int ms_export_stream(
-    struct ArrowArrayStream *stream, ms_shared_columns *shared, const ms_selection *selection)
-{
-    ms_stream_node *node = (ms_stream_node *)PyMem_RawCalloc(1, sizeof *node);
-    if (!node)
-        return 0;
-    node->shared = ms_retain(shared);
-    node->selection = *selection;
-    stream->get_schema = ms_stream_schema;
-    stream->get_next = ms_stream_next;
-    stream->get_last_error = ms_stream_error;
-    stream->release = ms_release_stream;
-    stream->private_data = node;
     return 1;
 }

@@ -1,4 +1,4 @@
-/* Finished columns handed to Arrow: schemas, arrays and streams with their release callbacks. */
+/* Finished columns handed to Arrow: schemas and arrays with their release callbacks. */
 
 #ifndef MILLSTREAM_ARROW_EXPORT_H
 #define MILLSTREAM_ARROW_EXPORT_H
@@ -30,7 +30,5 @@ void ms_let_go(ms_shared_columns *shared);
 int ms_export_schema(struct ArrowSchema *schema, const ms_selection *selection);
 int ms_export_array(
     struct ArrowArray *array, ms_shared_columns *shared, const ms_selection *selection);
-int ms_export_stream(
-    struct ArrowArrayStream *stream, ms_shared_columns *shared, const ms_selection *selection);
 
 #endif
