@@ -60,13 +60,15 @@ lint: setup
 	PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint src
 	$(BIN)/codespell
 
-warnings: setup
+warnings: setup build
 	@command -v $(CC) > /dev/null || { echo "no C compiler: the kernel's C is not checked"; exit 0; }; \
 	strict="$(CC) -D_GNU_SOURCE -O2 -Wall -Wextra -Werror -c -o /dev/null -x c -I src/millstream/_accel \
 	  -I $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("include"))')"; \
 	for file in $(filter %.c,$(KERNEL)); do $$strict $$file || exit 1; done; \
 	for file in $(filter %.h,$(KERNEL)); do \
-	  $$strict -Wno-unused-function -Wno-unused-const-variable $$file || exit 1; done
+	  $$strict -Wno-unused-function -Wno-unused-const-variable $$file || exit 1; done; \
+	for file in $(patsubst %.pyx,build/kernel/%.c,$(filter %.pyx,$(KERNEL))); do \
+	  $$strict -fsyntax-only $$file || exit 1; done
 
 types: setup
 	$(BIN)/mypy
