@@ -23,13 +23,7 @@ from setuptools.modified import newer_group
 KERNEL = Path("src/millstream/_accel")
 LIBRARY = "millstream_kernel"
 # They stand on epoll; elsewhere their plain-Python versions run.
-LINUX_ONLY = {
-    "broker.preallocation",
-    "client.client_selector",
-    "client.delivery",
-    "client.produce_sink",
-    "client.record_accumulator",
-}
+LINUX_ONLY = {"broker", "client"}
 # Cython's output stays apart from the C that is written by hand.
 GENERATED = "build/kernel"
 FLAGS = [
@@ -121,7 +115,7 @@ def kernel_extensions() -> list[Extension]:
         )
         for source in sorted(KERNEL.glob("*/*.pyx"))
         if (name := f"{source.parent.name}.{source.stem}")
-        and (sys.platform == "linux" or name not in LINUX_ONLY)
+        and (sys.platform == "linux" or source.parent.name not in LINUX_ONLY)
     ]
     directives = {"language_level": 3, "freethreading_compatible": True}
     built: list[Extension] = cythonize(  # type: ignore[no-untyped-call]  # Cython has no types

@@ -11,11 +11,7 @@ int ms_thread_start(pthread_t *thread, void *(*run)(void *), void *argument, con
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int error = pthread_create(thread, NULL, run, argument);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-#ifdef __linux__
     if (error == 0)
         pthread_setname_np(*thread, name);
-#else
-    (void)name;
-#endif
     return error;
 }

@@ -28,11 +28,9 @@ def make_fast_fetch(
     fetch_max_bytes: int,
 ) -> FastFetch | None:
     """One for the sessions of a cache, which wait in a purgatory; None without the kernel."""
-    if not _accel.COMPILED:
+    if (found := _accel.find("broker.fast_fetch")) is None:
         return None
-    from millstream._accel.broker.fast_fetch import FastFetch
-
-    return FastFetch(
+    made: FastFetch = found.FastFetch(
         cache,
         purgatory.watchers,
         clock.monotonic_ms,
@@ -40,3 +38,4 @@ def make_fast_fetch(
         fetch_max_bytes=fetch_max_bytes,
         eviction_ms=EVICTION_MS,
     )
+    return made

@@ -31,8 +31,7 @@ def make_fast_produce(
 
     `failure` says what an exception of an append means; `wait` takes an answer that has to wait.
     """
-    if not _accel.COMPILED:
+    if (found := _accel.find("broker.fast_produce")) is None:
         return None
-    from millstream._accel.broker.fast_produce import FastProduce
-
-    return FastProduce(table.by_name, table.by_id, failure, wait, clock)
+    made: FastProduce = found.FastProduce(table.by_name, table.by_id, failure, wait, clock)
+    return made

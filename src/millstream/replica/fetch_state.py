@@ -125,7 +125,7 @@ class FetchPartitionState:
 
 PLAIN: Final = (SessionWatcher, FetchSessionState, FetchPartitionState)
 """The plain versions, whichever run."""
-if not TYPE_CHECKING and _accel.COMPILED:
+if not TYPE_CHECKING and _accel.find("broker.fetch_state"):
     from millstream._accel.broker.fetch_state import (
         FetchPartitionState,
         FetchSessionState,

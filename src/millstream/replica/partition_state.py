@@ -88,5 +88,5 @@ class PartitionState:
         return self.tail.raise_high_watermark(offset)
 
 
-if not TYPE_CHECKING and _accel.COMPILED:
+if not TYPE_CHECKING and _accel.find("broker.partition_state"):
     from millstream._accel.broker.partition_state import PartitionState

@@ -28,9 +28,8 @@ if TYPE_CHECKING:
     from millstream.types import ReadableBuffer
 
 _preallocate: Callable[[int, int, int], bool] | None = None
-if _accel.COMPILED:
-    with suppress(ImportError):  # It is for Linux only.
-        from millstream._accel.broker.preallocation import preallocate as _preallocate
+if _accel.find("broker.preallocation"):
+    from millstream._accel.broker.preallocation import preallocate as _preallocate
 
 PREALLOCATION_SINCE_BYTES: Final = 4 * 1024 * 1024
 """Smaller files get none: a broker may have thousands of them."""

@@ -1,16 +1,10 @@
-/* epoll for the selector. On systems without it everything compiles and MS_HAS_EPOLL is 0:
-   connections then stay with the event loop. */
+/* epoll for the selector. */
 
 #ifndef MILLSTREAM_EPOLL_H
 #define MILLSTREAM_EPOLL_H
 
-#include <errno.h>
-
-#ifdef __linux__
-
 #include <sys/epoll.h>
 
-#define MS_HAS_EPOLL 1
 typedef struct epoll_event ms_event;
 
 static inline int ms_epoll_create(void) { return epoll_create1(EPOLL_CLOEXEC); }
@@ -42,36 +36,5 @@ static inline int ms_epoll_ready(int epoll, ms_event *events, int count)
 }
 
 static inline void *ms_event_tag(const ms_event *event) { return event->data.ptr; }
-
-#else
-
-#define MS_HAS_EPOLL 0
-typedef struct { void *tag; } ms_event;
-
-static inline int ms_unsupported(void) { errno = ENOSYS; return -1; }
-static inline int ms_epoll_create(void) { return ms_unsupported(); }
-static inline int ms_epoll_add(int epoll, int descriptor, void *tag)
-{
-    (void)epoll, (void)descriptor, (void)tag;
-    return ms_unsupported();
-}
-static inline int ms_epoll_add_eventfd(int epoll, int descriptor)
-{
-    (void)epoll, (void)descriptor;
-    return ms_unsupported();
-}
-static inline int ms_epoll_remove(int epoll, int descriptor)
-{
-    (void)epoll, (void)descriptor;
-    return ms_unsupported();
-}
-static inline int ms_epoll_ready(int epoll, ms_event *events, int count)
-{
-    (void)epoll, (void)events, (void)count;
-    return 0;
-}
-static inline void *ms_event_tag(const ms_event *event) { return event->tag; }
-
-#endif
 
 #endif

@@ -1,8 +1,6 @@
 """What the extension modules take from epoll.h. See there."""
 
 cdef extern from "broker/epoll.h" nogil:
-    enum:
-        MS_HAS_EPOLL
     ctypedef struct ms_event:
         pass
     int ms_epoll_create()

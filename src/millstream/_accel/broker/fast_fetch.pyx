@@ -26,7 +26,7 @@ from millstream._accel.broker.fetch_state cimport FetchPartitionState, FetchSess
 from millstream._accel.broker.log_span cimport Span, find_span, read_bounds
 from millstream._accel.broker.log_tail cimport LogTail
 from millstream._accel.broker.partition_state cimport PartitionState
-from millstream._accel.broker.records_sender cimport ms_answer
+from millstream._accel.broker.transports cimport ms_answer
 from millstream._accel.wire cimport ms_read_big_endian, ms_write_big_endian
 
 cdef enum:

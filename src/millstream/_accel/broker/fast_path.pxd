@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
-from millstream._accel.broker.records_sender cimport ms_answer
+from millstream._accel.broker.transports cimport ms_answer
 
 cdef enum:
     # No answer of a fast handler is longer, but for those of its reader.

@@ -15,9 +15,6 @@
 #include "broker/frame_receiver.h"
 
 #include <errno.h>
-
-#ifdef __linux__
-
 #include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -285,39 +282,3 @@ void ms_receiving_renotify(ms_receiving *receiving)
 
 int ms_receiving_count(const ms_receiving *receiving) { return receiving->count; }
 int ms_receiving_eventfd(const ms_receiving *receiving) { return receiving->notify; }
-
-#else
-
-ms_receiving *ms_receiving_start(void)
-{
-    errno = ENOSYS;
-    return NULL;
-}
-void ms_receiving_end(ms_receiving *receiving) { (void)receiving; }
-int ms_receiving_hand_off(ms_receiving *receiving, ms_handoff *handoff)
-{
-    (void)receiving, (void)handoff;
-    return 0;
-}
-void ms_receiving_take_back(ms_receiving *receiving, ms_handoff *handoff)
-{
-    (void)receiving, (void)handoff;
-}
-ms_handoff *ms_receiving_collect(ms_receiving *receiving)
-{
-    (void)receiving;
-    return NULL;
-}
-void ms_receiving_renotify(ms_receiving *receiving) { (void)receiving; }
-int ms_receiving_count(const ms_receiving *receiving)
-{
-    (void)receiving;
-    return 0;
-}
-int ms_receiving_eventfd(const ms_receiving *receiving)
-{
-    (void)receiving;
-    return -1;
-}
-
-#endif

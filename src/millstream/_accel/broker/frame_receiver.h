@@ -1,5 +1,5 @@
 /* A thread that receives large frames while the event loop does something else; see
-   frame_receiver.c. On systems without eventfd there is none, and ms_receiving_start fails. */
+   frame_receiver.c. */
 
 #ifndef MILLSTREAM_FRAME_RECEIVER_H
 #define MILLSTREAM_FRAME_RECEIVER_H

@@ -15,10 +15,9 @@ from libc.stdint cimport int64_t, uint8_t
 from millstream._accel.broker.connection_state cimport ConnectionState
 from millstream._accel.broker.fast_path cimport (
     FAST_ANSWER_BYTES_MAX, FAST_DECLINED, FAST_DEFERRED, Deferred, FastHandler, FastReader)
-from millstream._accel.broker.records_sender cimport (
-    MS_ANSWER_MEMORY, ms_answer, ms_answer_size)
 from millstream._accel.broker.socket_transport cimport SocketTransport
-from millstream._accel.broker.transports cimport send_answer
+from millstream._accel.broker.transports cimport (
+    MS_ANSWER_MEMORY, ms_answer, ms_answer_size, ms_send_answer)
 from millstream._accel.wire cimport ms_read_big_endian
 
 cdef enum:
@@ -163,7 +162,7 @@ cdef class PreparedFrames:
         # The descriptor stays open for as long as the file is referred to.
         _file = reader.file
         with nogil:
-            sent = send_answer(&transport.link, &answer, self._records)
+            sent = ms_send_answer(&transport.link, &answer, self._records)
         if sent < ms_answer_size(&answer):
             transport.channel.go_on(reader.parts(&answer), sent)
         else:

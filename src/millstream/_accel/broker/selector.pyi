@@ -4,8 +4,6 @@ from typing import Any, Final
 
 from millstream._accel.broker.fast_path import FastHandler
 
-IS_SUPPORTED: Final[bool]
-
 class Selector:
     answered: Final[int]
     handed_off: Final[int]

@@ -3,7 +3,7 @@
 """Sockets beneath the event loop: read, offered to the fast path, answered.
 
 `millstream.network.server.selection` gives it the plain connections of a processor where this was
-built and the system has epoll; others stay with the loop's own transports. A `Selector` has an
+built; others stay with the loop's own transports. A `Selector` has an
 epoll of its own that the loop watches. It reads all sockets that are ready in a turn, offers whole
 frames to the listener's `FastHandler`, and completes what was prepared. What is not that simple is
 the `KafkaChannel`'s, which sees it as if a transport had read it. After a single request whose
@@ -20,16 +20,14 @@ from millstream._accel.broker.busy_poll cimport (
     ms_busy_poll, ms_busy_poll_answered, ms_busy_poll_init, ms_busy_poll_spin, ms_busy_poll_woken)
 from millstream._accel.broker.connection_state cimport ConnectionState
 from millstream._accel.broker.epoll cimport (
-    MS_HAS_EPOLL, ms_epoll_create, ms_epoll_ready, ms_event, ms_event_tag)
+    ms_epoll_create, ms_epoll_ready, ms_event, ms_event_tag)
 from millstream._accel.broker.fast_path cimport FastHandler
 from millstream._accel.broker.large_frames cimport LargeFrames
 from millstream._accel.broker.prepared_frames cimport EVENTS_MAX, PreparedFrames
 from millstream._accel.broker.socket_transport cimport SocketTransport
-from millstream._accel.broker.transports cimport open_plain
+from millstream._accel.broker.transports cimport ms_transport_open
 
 import os
-
-IS_SUPPORTED = bool(MS_HAS_EPOLL)
 
 cdef enum:
     # A read gets at least so much room, or what was prepared is completed first.
@@ -115,7 +113,7 @@ cdef class Selector:
         transport.open_ones = self._transports
         transport.fast_path = fast_path
         transport.epoll = self._epoll
-        open_plain(&transport.link, connected.fileno())
+        ms_transport_open(&transport.link, connected.fileno())
         transport.is_read = True
         transport.watch()
         self._transports.add(transport)

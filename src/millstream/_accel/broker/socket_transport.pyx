@@ -12,7 +12,7 @@ from libc.stdint cimport int64_t
 
 from millstream._accel.broker.epoll cimport ms_epoll_add, ms_epoll_remove
 from millstream._accel.broker.receiving_thread cimport ReceivingThread
-from millstream._accel.broker.transports cimport widen_window
+from millstream._accel.broker.transports cimport ms_transport_widen
 
 import os
 from socket import SHUT_WR
@@ -97,7 +97,7 @@ cdef class SocketTransport:
         """Have the kernel take in a few large frames that wait for their turn."""
         if not self.is_wide:
             self.is_wide = True
-            widen_window(&self.link, WINDOW_BYTES)
+            ms_transport_widen(&self.link, WINDOW_BYTES)
         return 0
 
     cdef bint hand_off(self, ReceivingThread receiver) except -1:

@@ -5,18 +5,9 @@
 #include <errno.h>
 #include <sys/socket.h>
 #include <sys/types.h>
-
-#ifdef __linux__
 #include <sys/sendfile.h>
-#endif
-#ifndef MSG_MORE
-#define MSG_MORE 0
-#endif
-#ifdef MSG_NOSIGNAL
+
 #define MS_SEND_FLAGS (MSG_DONTWAIT | MSG_NOSIGNAL)
-#else
-#define MS_SEND_FLAGS MSG_DONTWAIT
-#endif
 
 static int64_t ms_plain_receive(ms_transport *transport, void *buffer, size_t size)
 {
@@ -33,7 +24,6 @@ static int64_t ms_plain_send(ms_transport *transport, const void *data, size_t s
     return sent < 0 ? -(int64_t)errno : (int64_t)sent;
 }
 
-#ifdef __linux__
 /* How many bytes were sent before the socket was full or something was wrong. */
 static int64_t ms_plain_send_file(
     ms_transport *transport, int file, int64_t position, int64_t length)
@@ -47,16 +37,13 @@ static int64_t ms_plain_send_file(
     }
     return (int64_t)at - position;
 }
-#endif
 
 void ms_transport_open(ms_transport *transport, int descriptor)
 {
     *transport = (ms_transport){
         .receive = ms_plain_receive,
         .send = ms_plain_send,
-#ifdef __linux__
         .send_file = ms_plain_send_file,
-#endif
         .descriptor = descriptor,
     };
 }

@@ -1,12 +1,10 @@
-"""The one place that chooses between the compiled parts of the accumulator and the plain ones.
+"""The parts of the accumulator, compiled where `millstream._accel` says so, else plain.
 
-They behave the same. The compiled ones rely on the GIL, so an interpreter that runs without one
-gets the plain ones.
+They behave the same.
 """
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Generic
 
 from millstream import _accel
@@ -25,17 +23,7 @@ __all__ = [
 ]
 
 
-def _is_built() -> bool:
-    if not _accel.COMPILED or not getattr(sys, "_is_gil_enabled", lambda: True)():
-        return False
-    try:
-        import millstream._accel.client.record_accumulator  # noqa: F401  # to see whether it is there
-    except ImportError:  # It alone was not built: everything works, more slowly.
-        return False
-    return True
-
-
-COMPILED: bool = _is_built()
+COMPILED: bool = _accel.find("client.record_accumulator") is not None
 """Whether records take the compiled way."""
 
 if TYPE_CHECKING or not COMPILED:

@@ -1,8 +1,7 @@
-"""The one place that chooses the sockets of clients: the compiled selector or the plain one."""
+"""The sockets of clients: the compiled selector or the plain one."""
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 from millstream import _accel
@@ -13,11 +12,9 @@ if TYPE_CHECKING:
 
 
 def open_client_selector(*, frame_bytes_max: int = FRAME_BYTES_MAX) -> ClientSelector:
-    """The compiled one where the kernel runs and the system is Linux, else the plain one."""
-    if _accel.COMPILED and sys.platform == "linux":
-        try:
-            from millstream.network.client.native_selector import NativeSelector
-        except ImportError:  # It alone was not built: everything works, less punctually.
-            return SocketSelector(frame_bytes_max=frame_bytes_max)
+    """The compiled one where the kernel runs, else the plain one."""
+    if _accel.find("client.client_selector"):
+        from millstream.network.client.native_selector import NativeSelector
+
         return NativeSelector(frame_bytes_max=frame_bytes_max)
     return SocketSelector(frame_bytes_max=frame_bytes_max)

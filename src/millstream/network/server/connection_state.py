@@ -86,7 +86,7 @@ class PlainConnectionState:
         """Room for quotas: how many bytes are allowed yet."""
 
 
-if TYPE_CHECKING or not _accel.COMPILED:
+if TYPE_CHECKING or _accel.find("broker.connection_state") is None:
     ConnectionState = PlainConnectionState
 else:
     from millstream._accel.broker.connection_state import ConnectionState

@@ -1,6 +1,6 @@
 """Which plain connections are read by the compiled selector, and which by the event loop.
 
-`Acceptor` asks for each new one. The selector needs the compiled kernel and epoll; without either,
+`Acceptor` asks for each new one. The selector needs the compiled kernel and Linux; without either,
 and for TLS, the loop's own transports do the same work, and everything behaves alike.
 """
 
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 
 def find_selector(processor: Processor) -> Selector | None:
     """The selector of a processor, made at the first call; None where there can be none."""
-    if processor.selector is None and _accel.COMPILED:
-        from millstream._accel.broker import selector
-
-        if selector.IS_SUPPORTED:
-            processor.selector = selector.Selector(processor.loop, processor)
+    if processor.selector is None and (found := _accel.find("broker.selector")) is not None:
+        processor.selector = found.Selector(processor.loop, processor)
     return processor.selector

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from millstream.types import ReadableBuffer
 
 _send_region: Callable[[int, ReadableBuffer, int, int, int, ReadableBuffer], int] | None = None
-if _accel.COMPILED:
+if _accel.find("broker.transports"):
     from millstream._accel.broker.transports import send_region as _send_region
 
 SENDFILE_BYTES_MIN: Final = 128 * 1024

@@ -14,18 +14,17 @@ from millstream import _accel
 if TYPE_CHECKING:
     from millstream.storage.log.segment import LogSegment
 
-if _accel.COMPILED:
-    from millstream._accel.broker.batch_finder import find_batch
+_finder = _accel.find("broker.batch_finder")
 
 
 def find_place(segment: LogSegment, offset: int) -> tuple[int, int] | None:
     """Position and size of the first batch that ends at or after an offset."""
-    if _accel.COMPILED:
+    if _finder is not None:
         file = segment.open_file()
         descriptor = file.fileno()
         if descriptor >= 0:
             written, count, pending = segment.ready_indexes().offsets.raw_entries()
-            found = find_batch(
+            found: tuple[int, int] | None = _finder.find_batch(
                 descriptor, written, count, pending, segment.base_offset, segment.size, offset
             )
             if found is not None:

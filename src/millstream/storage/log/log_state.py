@@ -310,7 +310,7 @@ class ProducersState:
         return first_completed if ongoing is None else min(ongoing, first_completed)
 
 
-if not TYPE_CHECKING and _accel.COMPILED:
+if not TYPE_CHECKING and _accel.find("broker.log_state"):
     from millstream._accel.broker.log_state import (
         EpochState,
         FileState,

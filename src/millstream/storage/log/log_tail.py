@@ -146,5 +146,5 @@ class LogTail:
         self.dirty_since_ms = min(self.dirty_since_ms, now_ms)
 
 
-if not TYPE_CHECKING and _accel.COMPILED:
+if not TYPE_CHECKING and _accel.find("broker.log_tail"):
     from millstream._accel.broker.log_tail import LogTail
