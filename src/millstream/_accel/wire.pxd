@@ -1,6 +1,6 @@
 """What the extension modules take from wire.h. See there."""
 
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 cdef extern from "wire.h" nogil:
     enum:
@@ -50,5 +50,6 @@ cdef extern from "wire.h" nogil:
         uint8_t* p, int64_t record_length, int64_t timestamp_delta, int64_t offset_delta,
         const uint8_t* key, int64_t key_length, const uint8_t* value, int64_t value_length,
         int64_t header_count)
+    uint8_t* ms_write_uvarint(uint8_t* p, uint64_t n)
     uint8_t* ms_write_big_endian(uint8_t* p, int64_t value, int size)
     int64_t ms_read_big_endian(const uint8_t* p, int size)

@@ -14,9 +14,11 @@ WHICH = (
     "from millstream import _accel; from millstream.records import kernel;"
     "print(_accel.COMPILED, kernel.crc32c.__module__, kernel.ArrowRecordsBuilder.__module__)"
 )
-HIDE_ONE = (
-    "import sys; sys.modules['millstream._accel.codec.record_codec'] = None;"  # what is not built
-)
+
+
+def hide(module: str) -> str:
+    """Code that makes a module one that was not built."""
+    return f"import sys; sys.modules['millstream._accel.{module}'] = None;"
 
 
 def run(code: str, implementation: str | None) -> subprocess.CompletedProcess[str]:
@@ -73,14 +75,15 @@ def test_another_word_is_refused_with_the_choices() -> None:
     )
 
 
-def test_a_kernel_that_is_half_built_does_not_run() -> None:
-    process = run(HIDE_ONE + WHICH, None)
+@pytest.mark.parametrize("hidden", ["codec.record_codec", "broker.log_tail", "client.delivery"])
+def test_a_kernel_that_is_half_built_does_not_run(hidden: str) -> None:
+    process = run(hide(hidden) + WHICH, None)
 
     assert process.stdout.split()[:2] == ["False", "millstream.records.plain.crc32c"]
 
 
 def test_insisting_on_a_kernel_that_is_not_there_says_what_to_do() -> None:
-    process = run(HIDE_ONE + WHICH, "compiled")
+    process = run(hide("codec.record_codec") + WHICH, "compiled")
 
     assert process.returncode == 1
     assert last_line(process) == (
@@ -92,3 +95,24 @@ def test_insisting_on_a_kernel_that_is_not_there_says_what_to_do() -> None:
 def test_this_process_knows_which_it_runs() -> None:
     assert isinstance(_accel.COMPILED, bool)
     assert _accel.IMPLEMENTATIONS == ("compiled", "python")
+
+
+@needs_the_kernel
+@pytest.mark.skipif(sys.platform != "linux", reason="broker and client are compiled on Linux only")
+def test_parts_of_broker_and_client_are_found_where_they_can_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_accel, "COMPILED", True)
+    assert _accel.find("broker.log_tail").LogTail
+    assert _accel.find("client.delivery").Delivery
+
+    monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)
+    assert _accel.find("client.delivery") is None
+    assert _accel.find("client.client_selector").SelectorCore
+
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert _accel.find("client.client_selector") is None
+
+    monkeypatch.undo()
+    monkeypatch.setattr(_accel, "COMPILED", False)
+    assert _accel.find("broker.log_tail") is None

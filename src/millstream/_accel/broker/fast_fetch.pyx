@@ -27,7 +27,8 @@ from millstream._accel.broker.log_span cimport Span, find_span, read_bounds
 from millstream._accel.broker.log_tail cimport LogTail
 from millstream._accel.broker.partition_state cimport PartitionState
 from millstream._accel.broker.transports cimport ms_answer
-from millstream._accel.wire cimport ms_read_big_endian, ms_write_big_endian
+from millstream._accel.wire cimport (
+    ms_read_big_endian, ms_write_big_endian, ms_write_uvarint)
 
 cdef enum:
     FETCH = 1
@@ -337,15 +338,6 @@ cdef bint read_body(const uint8_t* p, int64_t size, FetchFields* asked) noexcept
     return True
 
 
-cdef uint8_t* write_uvarint(uint8_t* p, int64_t value) noexcept nogil:
-    while value >= 0x80:
-        p[0] = <uint8_t>(value & 0x7f | 0x80)
-        p += 1
-        value >>= 7
-    p[0] = <uint8_t>value
-    return p + 1
-
-
 cdef int write_answer(
         ms_answer* answer, FetchPartitionState partition, const FetchFields* asked,
         const Span* span) except -1:
@@ -365,7 +357,7 @@ cdef int write_answer(
     # No aborted transactions: null, or an empty list for read_committed. No preferred replica.
     p = ms_write_big_endian(p, asked.isolation_level == COMMITTED, 1)
     p = ms_write_big_endian(p, -1, 4)
-    p = write_uvarint(p, span.length + 1)
+    p = ms_write_uvarint(p, span.length + 1)
     answer.head_size = p - answer.head
     memset(answer.tail, 0, ANSWER_END_SIZE)
     answer.tail_size = ANSWER_END_SIZE

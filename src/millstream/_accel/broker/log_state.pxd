@@ -1,12 +1,16 @@
 """What a log keeps in memory, as typed fields; see log_state.pyx."""
 
-from libc.stdint cimport int64_t
+from libc.stdint cimport INT32_MAX, int64_t
 
 from millstream._accel.broker.client_batch cimport BatchFields
 from millstream._accel.broker.files cimport iovec
 
 cdef enum:
     BATCHES_KEPT = 5
+
+cdef inline int64_t sequence_after(int64_t sequence, int64_t count) noexcept:
+    """Sequences go up to INT32_MAX and begin again at 0."""
+    return (sequence + count) & INT32_MAX
 
 cdef class WakeState:
     # Whether changes of high watermarks are noticed without a wake-up.

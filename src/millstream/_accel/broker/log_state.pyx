@@ -37,11 +37,6 @@ cdef enum:
 UNREAD = INT64_MIN
 
 
-cdef inline int64_t sequence_after(int64_t sequence, int64_t count) noexcept:
-    """Sequences go up to INT32_MAX and begin again at 0."""
-    return (sequence + count) & INT32_MAX
-
-
 cdef class WakeState:
     """Whether somebody looks after high watermarks from time to time, or has to be woken."""
 

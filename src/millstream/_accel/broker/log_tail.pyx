@@ -17,7 +17,8 @@ from millstream._accel.broker.client_batch cimport (
     NO_PRODUCER_ID, BatchFields, inspect, number)
 from millstream._accel.broker.files cimport iovec
 from millstream._accel.broker.log_state cimport (
-    EpochState, ProducersState, ProducerState, SegmentList, SegmentState, WakeState)
+    EpochState, ProducersState, ProducerState, SegmentList, SegmentState, WakeState,
+    sequence_after)
 
 cdef enum:
     CAPACITY_MIN = 8
@@ -26,11 +27,6 @@ cdef enum:
 cdef inline int64_t saturated_sum(int64_t a, int64_t b) noexcept:
     """Of which the second is not negative."""
     return a + b if a <= INT64_MAX - b else INT64_MAX
-
-
-cdef inline int64_t sequence_after(int64_t sequence, int64_t count) noexcept:
-    """Sequences go up to INT32_MAX and begin again at 0."""
-    return (sequence + count) & INT32_MAX
 
 
 cdef class LogTail:

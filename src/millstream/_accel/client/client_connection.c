@@ -11,6 +11,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "wire.h"
+
 #define MS_VECTORS_MAX 64
 #define MS_SMALL_FRAME 2048 /* so small that a copy costs less than a block and its owner */
 #define MS_READS_MAX 64     /* of one connection, before the others have their turn */
@@ -175,9 +177,7 @@ typedef struct {
 static int ms_begin_frame(ms_reading *reading)
 {
     ms_connection *connection = reading->connection;
-    const uint8_t *p = connection->size_bytes;
-    int64_t size = (int32_t)((uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8
-                             | (uint32_t)p[3]);
+    int64_t size = (int32_t)ms_read_big_endian(connection->size_bytes, 4);
     if (size < 1 || size > reading->selector->frame_bytes_max) {
         reading->code = MS_END_FRAME_SIZE;
         reading->claim = size;
@@ -201,7 +201,7 @@ static void ms_tell_driver(ms_reading *reading)
     if (!driver || connection->frame_size < 4)
         return;
     const uint8_t *p = connection->block->data;
-    int64_t id = (int64_t)p[0] << 24 | (int64_t)p[1] << 16 | (int64_t)p[2] << 8 | p[3];
+    int64_t id = ms_read_big_endian(p, 4);
     if (driver->first_id <= id && id < driver->end_id)
         driver->answered(driver, connection, p, connection->frame_size);
 }

@@ -15,6 +15,7 @@
 #include "client/client_connection.h"
 #include "client/precise_sleep.h"
 #include "clocks.h"
+#include "wire.h"
 
 #define MS_READY_MAX 64
 
@@ -154,8 +155,7 @@ static void ms_periodic_send(ms_selector *selector, ms_periodic *periodic, int64
         return;
     }
     memcpy(frame, periodic->frame, (size_t)periodic->size);
-    for (int i = 0; i < 4; i++)
-        frame[MS_CORRELATION_ID_AT + i] = (uint8_t)((uint64_t)periodic->correlation_id >> (24 - 8 * i));
+    ms_write_big_endian(frame + MS_CORRELATION_ID_AT, periodic->correlation_id, 4);
     event->periodic_id = periodic->id;
     event->correlation_id = periodic->correlation_id++;
     event->sent_ms = now_ms;
