@@ -97,10 +97,11 @@ sanitize: setup ## Run the kernel's tests and fuzzers under ASan and UBSan, then
 interop: setup ## Check against the Java client and other foreign software
 	$(BIN)/pytest -m interop tests
 
-fuzz: setup ## Feed mutated frames, batches and Arrow arrays to the codecs: make fuzz SECONDS=600
+fuzz: setup ## Feed mutated frames, batches and Arrow arrays to the codecs, and answers to clients: make fuzz SECONDS=600
 	$(BIN)/python -m tests.fuzz.frames --seconds $(SECONDS)
 	$(BIN)/python -m tests.fuzz.batches --seconds $(SECONDS)
 	$(BIN)/python -m tests.fuzz.arrow --seconds $(SECONDS)
+	$(BIN)/python -m tests.fuzz.answers --seconds $(SECONDS)
 
 simulate: setup ## Run seeded simulations with faults: make simulate SEEDS=2000 START=0
 	$(BIN)/python -m tests.simulation.storage.run --seeds $(SEEDS) --start $(START)

@@ -30,7 +30,7 @@ TESTS = {
     "address": ["tests/unit/accel", "tests/unit/records", "tests/properties/records"],
     "thread": ["tests/unit/accel"],
 }
-FUZZERS = {"address": ["batches", "arrow"], "thread": []}
+FUZZERS = {"address": ["batches", "arrow", "answers"], "thread": ["answers"]}
 LOAD = "tests.integration.faults.memory"
 """Clients and a broker process, both on the sanitized kernel, with damaged and large requests."""
 MEMORY_BYTES_MAX = 1 << 40  # A sanitizer keeps what was freed.

@@ -15,6 +15,7 @@ import pytest
 from millstream import Admin, Producer, TopicPartition
 from millstream.client.admin import NewTopic
 from millstream.testing import EmbeddedBroker
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -68,6 +69,8 @@ class Cluster:
         settings = {key.replace("_", "."): value for key, value in config.items()}
         with Admin(self.address) as admin:
             admin.create_topics([NewTopic(name, partitions, 1, settings)]).raise_first()
+            # The controller has created it; Apache Kafka's broker hears of it a little later.
+            until(lambda: not admin.describe_topics([name]).errors)
         return name
 
     def filled(self, count: int, partitions: int = 1) -> str:
