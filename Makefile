@@ -113,6 +113,7 @@ simulate: setup ## Run seeded simulations with faults: make simulate SEEDS=2000 
 	$(BIN)/python -m tests.simulation.clients.reading_run --seeds $(SEEDS) --start $(START)
 	$(BIN)/python -m tests.simulation.clients.transactions_run --seeds $(SEEDS) --start $(START)
 	$(BIN)/python -m tests.simulation.cluster.run --seeds $(SEEDS) --start $(START)
+	$(BIN)/python -m tests.simulation.cluster.records_run --seeds $(SEEDS) --start $(START)
 
 soak: setup ## Kill brokers and break connections under load, again and again: make soak ROUNDS=100
 	$(BIN)/python -m tests.integration.storage.kill --rounds $(ROUNDS)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
+import sys
 import time
 import traceback
 from typing import TYPE_CHECKING, Protocol
@@ -29,6 +31,13 @@ class Play(Protocol):
     def trace(self) -> Sequence[str]:
         """The messages that were kept."""
         ...
+
+
+def fix_hashes(module: str) -> None:
+    """Start a module anew unless strings are hashed alike in every run: sets have that order."""
+    if os.environ.get("PYTHONHASHSEED") != "0":
+        command = [sys.executable, "-m", module, *sys.argv[1:]]
+        os.execve(sys.executable, command, {**os.environ, "PYTHONHASHSEED": "0"})
 
 
 def run_seeds(description: str | None, make: Callable[[int], Play], logger: str) -> int:

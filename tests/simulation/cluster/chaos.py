@@ -17,6 +17,7 @@ from millstream.testing.simulation import SimCluster
 from millstream.testing.simulation.cluster import host_of
 from tests.simulation.cluster.history import History
 from tests.simulation.cluster.workload import Workload
+from tests.simulation.cluster.writer import Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,7 +35,7 @@ SESSION_MS: Final = 3000
 class Chaos:
     """One run of one seed. `run` raises if a promise was broken."""
 
-    def __init__(self, seed: int, chaos_ms: int = CHAOS_MS) -> None:
+    def __init__(self, seed: int, chaos_ms: int = CHAOS_MS, *, writes: bool = False) -> None:
         self.seed = seed
         self._chaos_ms = chaos_ms
         self._random = Random(f"{seed} chaos")
@@ -42,6 +43,9 @@ class Chaos:
         self.world = self.cluster.world
         self.history = History(self.world)
         self.workload = Workload(self.cluster, self.history, self._random)
+        self.writer: Writer | None = None
+        if writes:
+            self.writer = Writer(self.cluster, self.history, Random(f"{seed} writer"))
         self._is_over = False
         self._restarting: set[int] = set()
         for node_id, machine in self.cluster.machines.items():
@@ -122,6 +126,8 @@ class Chaos:
             machine.start()
         self._later(500, 3000, self._do_work)
         self._later(1000, 4000, self._do_harm)
+        if self.writer is not None:
+            self._later(500, 500, self._write)
         self._later(500, 500, self._look_after)
         self.cluster.run_for(self._chaos_ms)
         self._is_over = True
@@ -141,6 +147,11 @@ class Chaos:
         if not self._is_over:
             self.workload.step()
             self._later(20, 800, self._do_work)
+
+    def _write(self) -> None:
+        if not self._is_over and self.writer is not None:
+            self.writer.step()
+            self._later(20, 300, self._write)
 
     def _do_harm(self) -> None:
         if not self._is_over:
@@ -343,6 +354,10 @@ class Chaos:
             self.workload.check(image, f"node {node_id} at the end")
             contents.add(sha256(b"".join(SnapshotEmitter().emit(image))).digest())
         assert len(contents) == 1, "the nodes end with different metadata"
+        if self.writer is not None:
+            self.cluster.run_until(self.writer.is_whole, 60_000, "every replica is in sync")
+            self.cluster.run_for(SETTLE_MS)
+            self.writer.check()
 
     def _check_fencing(self) -> None:
         """A broker that is gone is fenced, not before its session ends and soon after."""

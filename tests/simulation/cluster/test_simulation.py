@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from millstream.raft.leading import Leading
     from millstream.raft.replica import Replica
     from millstream.raft.voters import VoterSet
+    from millstream.replica.partition import Partition
 
 KNOWN_SEEDS: Sequence[int] = [
     7,  # A connection to a controller that was away was waited for too long: a broker was fenced.
@@ -36,6 +37,16 @@ KNOWN_SEEDS: Sequence[int] = [
 @pytest.mark.parametrize("seed", [*KNOWN_SEEDS, 1_000_001, 1_000_002])
 def test_metadata_survives_whatever_happens(seed: int) -> None:
     Chaos(seed).run()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1_000_001, 1_000_004])
+def test_acknowledged_records_survive_whatever_happens(seed: int) -> None:
+    chaos = Chaos(seed, writes=True)
+    chaos.run()
+
+    assert chaos.writer is not None
+    assert len(chaos.writer.acknowledged) > 10
 
 
 def test_a_seed_runs_the_same_way_twice() -> None:
@@ -175,9 +186,13 @@ MUTANTS: dict[str, tuple[str, object, range]] = {
 }
 
 
-def play_until_caught(seeds: Iterable[int]) -> None:
+def commit_alone(partition: Partition, offset: int, now_ms: int) -> int:
+    return offset
+
+
+def play_until_caught(seeds: Iterable[int], *, writes: bool = False) -> None:
     for seed in seeds:
-        Chaos(seed).run()
+        Chaos(seed, writes=writes).run()
 
 
 @pytest.mark.slow
@@ -188,3 +203,13 @@ def test_a_broken_rule_does_not_go_unnoticed(mutant: str, monkeypatch: pytest.Mo
 
     with pytest.raises((AssertionError, QuorumFault, KeyError)):
         play_until_caught(seeds)
+
+
+@pytest.mark.slow
+def test_a_leader_that_acknowledges_what_only_it_has_does_not_go_unnoticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("millstream.replica.partition.Partition.least_end_offset", commit_alone)
+
+    with pytest.raises(AssertionError):
+        play_until_caught(range(7, 40), writes=True)
