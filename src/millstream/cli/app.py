@@ -57,6 +57,8 @@ COMMANDS: Final[Mapping[str, _Place]] = {
     "configs": _Place("configs", "family", _CLUSTER),
     "cluster": _Place("cluster", "family", _CLUSTER),
     "quorum": _Place("quorum", "family", _CLUSTER),
+    "brokers": _Place("brokers", "family", _CLUSTER),
+    "features": _Place("features", "family", _CLUSTER),
     "server": _Place("server", "family", _NODE),
     "storage": _Place("storage", "family", _NODE),
     "log": _Place("log_dump", "family", _NODE),

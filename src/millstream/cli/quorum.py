@@ -1,4 +1,7 @@
-"""`millstream quorum`: the controllers that keep the metadata log, and how far each has it."""
+"""`millstream quorum`: the controllers that keep the metadata log, and how far each has it.
+
+How voters are added and removed is in `quorum_voters`.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from millstream.cli.options import (
     new_family,
 )
 from millstream.cli.output import show_facts, show_json, show_rows
+from millstream.cli.quorum_voters import add, remove
 from millstream.cli.session import open_session
 from millstream.cli.times import show_time
 from millstream.network.endpoint import host_and_port
@@ -66,6 +70,10 @@ def describe(
     show_facts(facts, as_json=False)
     typer.echo()
     show_rows(rows, _HEADINGS, as_json=False)
+
+
+family.command("add")(add)
+family.command("remove")(remove)
 
 
 def _replicas(found: QuorumDescription) -> Iterator[dict[str, Any]]:

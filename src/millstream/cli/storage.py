@@ -11,11 +11,13 @@ import typer
 from millstream.cli.faults import CommandFailed, ExitCode, UsageFault
 from millstream.cli.options import AsJson, new_family
 from millstream.cli.output import complain, note, show_json, show_rows
+from millstream.cli.scram_option import SCRAM_SYNTAX, parse_scram
 from millstream.clock import SystemClock
 from millstream.errors import InvalidArgument, KafkaStorageError
 from millstream.metadata.features import (
     FEATURES,
     METADATA_VERSION,
+    SCRAM_SINCE,
     metadata_version_name,
     parse_metadata_version,
 )
@@ -34,6 +36,7 @@ from millstream.storage.manager.meta_properties import require_one_owner
 if TYPE_CHECKING:
     from millstream.node.config import NodeConfig
     from millstream.node.formatting import StorageInfo
+    from millstream.protocol.messages.security_records import UserScramCredentialRecord
 
 family = new_family("The directories of a node.")
 
@@ -50,6 +53,19 @@ NodeSettings = Annotated[
 ]
 
 
+FeatureLevels = Annotated[
+    list[str] | None,
+    typer.Option("--feature", metavar="NAME=LEVEL", help="One set otherwise; repeatable."),
+]
+FirstUsers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--add-scram",
+        "-S",
+        metavar="MECHANISM=[...]",
+        help=f"A first user, {SCRAM_SYNTAX}; repeatable.",
+    ),
+]
 Standalone = Annotated[
     bool, typer.Option("--standalone", help="This controller is the first and only voter.")
 ]
@@ -80,10 +96,8 @@ def format_directories(
         str,
         typer.Option("--release-version", metavar="VERSION", help="Which features it starts with."),
     ] = metadata_version_name(max(FEATURES[METADATA_VERSION].starts_with)),
-    feature: Annotated[
-        list[str] | None,
-        typer.Option("--feature", metavar="NAME=LEVEL", help="One set otherwise; repeatable."),
-    ] = None,
+    feature: FeatureLevels = None,
+    add_scram: FirstUsers = None,
     standalone: Standalone = False,
     initial_controllers: InitialControllers = None,
     no_initial_controllers: NoInitialControllers = False,
@@ -108,6 +122,7 @@ def format_directories(
         is_standalone=standalone,
         joins_later=no_initial_controllers,
     )
+    users = _first_users(add_scram or [], parse_metadata_version(release_version))
     filesystem, random = DiskFileSystem(), SystemRandom()
     info = storage_info(node, filesystem)
     if info.metas and not ignore_formatted:
@@ -126,6 +141,7 @@ def format_directories(
         metadata_version=parse_metadata_version(release_version),
         features=_levels(feature or []),
         initial_voters=voters,
+        scram=users,
     )
     if as_json:
         show_json({"cluster_id": owner, "formatted": formatted})
@@ -133,6 +149,16 @@ def format_directories(
         note(f"{path}: formatted for cluster {owner}, node {node.process.node_id}", as_json=as_json)
     if not formatted:
         note("nothing to do: every directory is formatted", as_json=as_json)
+
+
+def _first_users(options: list[str], metadata_version: int) -> list[UserScramCredentialRecord]:
+    users = [parse_scram(each) for each in options]
+    if users and metadata_version < SCRAM_SINCE:
+        name = metadata_version_name(SCRAM_SINCE)
+        raise UsageFault(f"--add-scram needs --release-version {name} or higher")
+    if len({(each.name, each.mechanism) for each in users}) < len(users):
+        raise UsageFault("--add-scram: a user is given twice with the same mechanism")
+    return users
 
 
 def _first_voters(

@@ -272,12 +272,12 @@ class BrokerServer:
 
     # Stop.
 
-    async def leave(self) -> None:
+    async def leave(self, *, is_controlled: bool) -> None:
         """Hand the leaderships over and take leave of the cluster, if that can be."""
         lifecycle = self._lifecycle
         if lifecycle is None or lifecycle.failure is not None:
             return
-        is_controlled = self._config.process.controlled_shutdown_enable
+        is_controlled = is_controlled and self._config.process.controlled_shutdown_enable
         lifecycle.begin_shutdown(self._clock.monotonic_ms(), is_controlled=is_controlled)
         self.replicas.fetchers.leave()
         self._pump()

@@ -3,6 +3,7 @@
 Reads the settings, runs a `Node` until a signal comes, and leaves with a code that says how it
 went. The first SIGTERM, SIGINT or SIGHUP (unless `nohup` said to ignore it) stops in order, a
 second one at once: what was acknowledged is safe either way, the next start only takes longer.
+SIGUSR1 stops in order without asking the controller, for who stops the whole cluster.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from millstream.node.config import known_keys, node_config
 from millstream.node.formatting import storage_info
 from millstream.node.listen_option import with_advertise, with_listen
 from millstream.node.logs import configure
-from millstream.node.processes import find_process, stop_process
+from millstream.node.processes import find_process, stop_processes
 from millstream.node.properties import from_environment, parse_assignments, read_properties
 from millstream.storage.disk import DiskFileSystem
 
@@ -45,6 +46,8 @@ EXIT_FORCED: Final = 130
 
 DEFAULT_DATA: Final = "millstream-data"
 STOP_TIMEOUT_S: Final = 30.0
+END_OF_CLUSTER: Final = signal.SIGUSR1
+"""Stops a node whose controllers stop as well, so that none is left to be asked."""
 _SECONDS_MAX: Final = 1e9
 
 _logger = logging.getLogger(__name__)
@@ -218,14 +221,14 @@ def _stop(config: NodeConfig, timeout_ms: int, *, force: bool, as_json: bool) ->
         sys.stdout.write(f"stopping process {process.pid} on {where}\n")
         sys.stdout.flush()
     clock = SystemClock()
-    is_stopped = stop_process(
-        process,
+    still_running = stop_processes(
+        [process],
         timeout_ms=timeout_ms,
         force=force,
         clock=clock,
         sleep_ms=lambda ms: time.sleep(ms / 1000),
     )
-    if not is_stopped:
+    if still_running:
         sys.stderr.write(
             f"millstream: process {process.pid} is still stopping after {timeout_ms / 1000:g} s; "
             "wait, or end it at once with --force\n"
@@ -286,7 +289,7 @@ async def _run(config: NodeConfig, *, as_json: bool) -> int:
     gc.freeze()
     gc.enable()
     code = await finished
-    await node.stop()
+    await node.stop(is_controlled=not signals.is_end_of_cluster)
     signals.remove()
     _logger.info("stopped")
     return code
@@ -319,9 +322,10 @@ def _announce(node: Node, *, as_json: bool) -> None:
 class _Signals:
     """The first signal asks for an orderly end, the second one ends the process."""
 
-    SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, END_OF_CLUSTER)
 
     def __init__(self, finished: asyncio.Future[int]) -> None:
+        self.is_end_of_cluster = False
         self._finished = finished
         self._loop = asyncio.get_running_loop()
         self._taken = [each for each in self.SIGNALS if signal.getsignal(each) != signal.SIG_IGN]
@@ -336,6 +340,7 @@ class _Signals:
     def _received(self, received: signal.Signals) -> None:
         if not self._finished.done():
             _logger.info("%s: stopping; once more to stop at once", received.name)
+            self.is_end_of_cluster = received == END_OF_CLUSTER
             self._finished.set_result(EXIT_OK)
             # From now on the signal ends the process even if the loop is busy.
             for each in self._taken:

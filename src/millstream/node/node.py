@@ -291,10 +291,13 @@ class Node:
 
     # Stop.
 
-    async def stop(self) -> None:
-        """Leave the cluster in order, answer what was asked, and bring everything to disk."""
+    async def stop(self, *, is_controlled: bool = True) -> None:
+        """Leave the cluster in order, answer what was asked, and bring everything to disk.
+
+        Unless `is_controlled` the controller is not asked: it stops at the same time.
+        """
         if self.broker is not None and not self._is_failed:
-            await self.broker.leave()
+            await self.broker.leave(is_controlled=is_controlled)
         await self._close()
 
     async def kill(self) -> None:

@@ -20,7 +20,7 @@ from millstream.metadata.metadata_log import METADATA_PARTITION
 from millstream.storage.filesystem import LOCK_FILE_NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from millstream.clock import Clock
     from millstream.node.config import NodeConfig
@@ -47,46 +47,55 @@ def find_process(config: NodeConfig) -> NodeProcess | None:
 
     KafkaStorageError if somebody does who is no node of Millstream, or does not say who it is.
     """
-    for path in _lock_paths(config):
-        if not _is_locked(path):
-            continue
-        directory = str(Path(path).parent)
-        text = Path(path).read_text(encoding="utf-8", errors="replace").strip()
-        if not (text.isascii() and text.isdecimal()):
-            raise KafkaStorageError(
-                f"{directory} is in use by a process that does not say its id, such as Apache "
-                "Kafka: stop it in its own way"
-            )
-        command = _command_line(int(text))
-        if "millstream" not in command:
-            raise KafkaStorageError(
-                f"{directory} is in use by process {text}, which is no `millstream server` but "
-                f"{command or 'of another machine or user'}: stop it in its own way"
-            )
-        return NodeProcess(int(text), path)
-    return None
+    holders = (find_holder(path) for path in _lock_paths(config))
+    return next((each for each in holders if each is not None), None)
 
 
-def stop_process(
-    process: NodeProcess,
+def find_holder(path: str) -> NodeProcess | None:
+    """Who has a lock file, under the same rules; never ask for one that this process has."""
+    if not _is_locked(path):
+        return None
+    directory = str(Path(path).parent)
+    text = Path(path).read_text(encoding="utf-8", errors="replace").strip()
+    if not (text.isascii() and text.isdecimal()):
+        raise KafkaStorageError(
+            f"{directory} is in use by a process that does not say its id, such as Apache "
+            "Kafka: stop it in its own way"
+        )
+    command = _command_line(int(text))
+    if "millstream" not in command:
+        raise KafkaStorageError(
+            f"{directory} is in use by process {text}, which is no `millstream server` but "
+            f"{command or 'of another machine or user'}: stop it in its own way"
+        )
+    return NodeProcess(int(text), path)
+
+
+def stop_processes(
+    processes: Sequence[NodeProcess],
     *,
     timeout_ms: int,
     force: bool,
     clock: Clock,
     sleep_ms: Callable[[int], None],
-) -> bool:
-    """Ask a process to stop and wait for it; whether it has stopped.
+    asked_by: signal.Signals = signal.SIGTERM,
+) -> list[NodeProcess]:
+    """Ask processes to stop, all at the same time, and wait for them; those that still run.
 
-    With `force` one that takes longer is told to stop at once, and then killed.
+    With `force` those that take longer are told to stop at once, and then killed.
     """
-    _send(process, signal.SIGTERM)
-    if _wait(process, timeout_ms, clock, sleep_ms) or not force:
-        return not process.is_running()
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        _send(process, number)
-        if _wait(process, _FORCED_MS, clock, sleep_ms):
-            return True
-    return False
+    steps = [(asked_by, timeout_ms)]
+    if force:
+        steps += [(signal.SIGTERM, _FORCED_MS), (signal.SIGKILL, _FORCED_MS)]
+    left = list(processes)
+    for number, limit_ms in steps:
+        for each in left:
+            _send(each, number)
+        deadline_ms = clock.monotonic_ms() + limit_ms
+        left = [each for each in left if not _wait(each, deadline_ms, clock, sleep_ms)]
+        if not left:
+            break
+    return left
 
 
 def _send(process: NodeProcess, number: signal.Signals) -> None:
@@ -101,9 +110,8 @@ def _send(process: NodeProcess, number: signal.Signals) -> None:
 
 
 def _wait(
-    process: NodeProcess, timeout_ms: int, clock: Clock, sleep_ms: Callable[[int], None]
+    process: NodeProcess, deadline_ms: int, clock: Clock, sleep_ms: Callable[[int], None]
 ) -> bool:
-    deadline_ms = clock.monotonic_ms() + timeout_ms
     while process.is_running():
         if clock.monotonic_ms() >= deadline_ms:
             return False

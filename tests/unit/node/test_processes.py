@@ -12,7 +12,7 @@ from millstream.errors import KafkaStorageError
 from millstream.node import processes
 from millstream.node.config import node_config
 from millstream.node.main import EXIT_FAILED, EXIT_USAGE, main
-from millstream.node.processes import NodeProcess, find_process, stop_process
+from millstream.node.processes import NodeProcess, find_process, stop_processes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -102,9 +102,10 @@ def test_force_comes_after_asking(
 ) -> None:
     stubborn, clock = Stubborn(monkeypatch, needs=needs), Clock()
 
-    assert is_stopped == stop_process(
-        NodeProcess(1, ""), timeout_ms=1000, force=force, clock=clock, sleep_ms=clock.sleep_ms
+    left = stop_processes(
+        [NodeProcess(1, "")], timeout_ms=1000, force=force, clock=clock, sleep_ms=clock.sleep_ms
     )
+    assert is_stopped == (not left)
     assert stubborn.sent == sent
 
 
@@ -120,8 +121,8 @@ def test_a_process_that_cannot_be_signalled(
     clock = Clock()
 
     def stop() -> bool:
-        return stop_process(
-            NodeProcess(1, ""), timeout_ms=1, force=False, clock=clock, sleep_ms=clock.sleep_ms
+        return not stop_processes(
+            [NodeProcess(1, "")], timeout_ms=1, force=False, clock=clock, sleep_ms=clock.sleep_ms
         )
 
     if error is PermissionError:

@@ -44,6 +44,8 @@ class Admin(BlockingApi):
     describe_features = blocking(AdminOperations.describe_features)
     update_features = blocking(AdminOperations.update_features)
     describe_quorum = blocking(AdminOperations.describe_quorum)
+    add_raft_voter = blocking(AdminOperations.add_raft_voter)
+    remove_raft_voter = blocking(AdminOperations.remove_raft_voter)
     unregister_broker = blocking(AdminOperations.unregister_broker)
     describe_log_dirs = blocking(AdminOperations.describe_log_dirs)
     describe_replica_log_dirs = blocking(AdminOperations.describe_replica_log_dirs)

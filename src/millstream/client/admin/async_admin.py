@@ -44,6 +44,8 @@ class AsyncAdmin(AwaitingApi):
     describe_features = awaiting(AdminOperations.describe_features)
     update_features = awaiting(AdminOperations.update_features)
     describe_quorum = awaiting(AdminOperations.describe_quorum)
+    add_raft_voter = awaiting(AdminOperations.add_raft_voter)
+    remove_raft_voter = awaiting(AdminOperations.remove_raft_voter)
     unregister_broker = awaiting(AdminOperations.unregister_broker)
     describe_log_dirs = awaiting(AdminOperations.describe_log_dirs)
     describe_replica_log_dirs = awaiting(AdminOperations.describe_replica_log_dirs)

@@ -10,6 +10,11 @@ from millstream.client.router import ANY, CONTROLLER
 from millstream.errors import MillstreamError, UnsupportedVersion, error_for_code
 from millstream.network.client.network_client import VersionedRequest
 from millstream.protocol.api import ApiKey
+from millstream.protocol.messages.add_raft_voter import (
+    AddRaftVoterRequest,
+    AddRaftVoterResponse,
+    Listener,
+)
 from millstream.protocol.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
@@ -21,6 +26,10 @@ from millstream.protocol.messages.describe_quorum import (
     DescribeQuorumResponse,
 )
 from millstream.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from millstream.protocol.messages.remove_raft_voter import (
+    RemoveRaftVoterRequest,
+    RemoveRaftVoterResponse,
+)
 from millstream.protocol.messages.unregister_broker import (
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
@@ -213,6 +222,41 @@ class ClusterOperations(Operations):
                 for node in answer.nodes
             },
         )
+
+    async def add_raft_voter(
+        self,
+        node_id: int,
+        directory_id: Uuid,
+        endpoints: Sequence[QuorumEndpoint],
+        *,
+        cluster_id: str | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Make a controller that runs a voter of the quorum; it must have caught up."""
+        request = AddRaftVoterRequest(
+            cluster_id=cluster_id,
+            timeout_ms=self._brokers_limit_ms(timeout),
+            voter_id=node_id,
+            voter_directory_id=directory_id,
+            listeners=[
+                Listener(name=each.listener, host=each.host, port=each.port) for each in endpoints
+            ],
+        )
+        await self._call(request, CONTROLLER, AddRaftVoterResponse, timeout)
+
+    async def remove_raft_voter(
+        self,
+        node_id: int,
+        directory_id: Uuid,
+        *,
+        cluster_id: str | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Take a voter out of the quorum."""
+        request = RemoveRaftVoterRequest(
+            cluster_id=cluster_id, voter_id=node_id, voter_directory_id=directory_id
+        )
+        await self._call(request, CONTROLLER, RemoveRaftVoterResponse, timeout)
 
     async def unregister_broker(self, node_id: int, *, timeout: float | None = None) -> None:
         """Have the cluster forget a broker that will not come back."""
