@@ -26,6 +26,7 @@ _MODULES = {
     "ConsumerRecord": "millstream.records.kernel",
     "Delivery": "millstream.client.producer.kernel",
     "EmbeddedBroker": "millstream.testing.embedded",
+    "EmbeddedCluster": "millstream.testing.cluster",
     "NewTopic": "millstream.client.admin.topics",
     "OffsetAndMetadata": "millstream.client.groups",
     "Producer": "millstream.client.producer.producer",

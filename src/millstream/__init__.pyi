@@ -42,6 +42,7 @@ from millstream.errors.security import *
 from millstream.errors.sinks import *
 from millstream.errors.transactions import *
 from millstream.records.kernel import ConsumerRecord as ConsumerRecord
+from millstream.testing.cluster import EmbeddedCluster as EmbeddedCluster
 from millstream.testing.embedded import EmbeddedBroker as EmbeddedBroker
 from millstream.types import TopicPartition as TopicPartition
 

@@ -1,13 +1,15 @@
 """Fixtures for tests that talk to Kafka: pytest finds them by itself once Millstream is installed.
 
 `millstream_broker` is one broker for all tests of a process; `millstream_topic` makes topics with
-names of their own; `millstream_reset` leaves the broker empty. Loading this module costs next to
-nothing: the broker is imported when a test first asks for it.
+names of their own; `millstream_reset` leaves the broker empty. `millstream_cluster` is a cluster of
+three nodes for one test, which may kill, pause and cut them. Loading this module costs next to
+nothing: brokers are imported when a test first asks for one.
 """
 
 from __future__ import annotations
 
 import itertools
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Protocol
 
 import pytest
@@ -15,6 +17,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from millstream.testing.cluster import EmbeddedCluster
     from millstream.testing.embedded import EmbeddedBroker
 
 _numbers = itertools.count(1)
@@ -34,6 +37,20 @@ class TopicFactory(Protocol):
         ...
 
 
+class ClusterFactory(Protocol):
+    """Starts a cluster for one test."""
+
+    def __call__(
+        self,
+        nodes: int = 3,
+        *,
+        controllers: int = 0,
+        settings: Mapping[str, object] | None = None,
+    ) -> EmbeddedCluster:
+        """A running cluster, which ends with the test."""
+        ...
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Settings of the broker from the command line."""
     parser.getgroup("millstream").addoption(
@@ -41,7 +58,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="a setting of the embedded broker by Kafka's key; may be given several times",
+        help="a setting of the embedded brokers by Kafka's key; may be given several times",
     )
 
 
@@ -82,6 +99,30 @@ def millstream_reset(millstream_broker: EmbeddedBroker) -> Iterator[EmbeddedBrok
     _reset(millstream_broker)
     yield millstream_broker
     _reset(millstream_broker)
+
+
+@pytest.fixture
+def millstream_clusters(request: pytest.FixtureRequest) -> Iterator[ClusterFactory]:
+    """Starts clusters for one test, with as many nodes and such settings as it asks for."""
+    from millstream.testing.cluster import EmbeddedCluster
+
+    assignments: list[str] = request.config.getoption("--millstream-settings")
+    with ExitStack() as started:
+
+        def start(
+            nodes: int = 3, *, controllers: int = 0, settings: Mapping[str, object] | None = None
+        ) -> EmbeddedCluster:
+            merged = {**_settings(assignments), **(settings or {})}
+            cluster = EmbeddedCluster(nodes, controllers=controllers, settings=merged)
+            return started.enter_context(cluster)
+
+        yield start
+
+
+@pytest.fixture
+def millstream_cluster(millstream_clusters: ClusterFactory) -> EmbeddedCluster:
+    """Three running nodes of one cluster, each a broker and a controller; new for each test."""
+    return millstream_clusters()
 
 
 def _reset(broker: EmbeddedBroker) -> None:

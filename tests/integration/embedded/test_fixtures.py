@@ -32,6 +32,17 @@ def test_a_reset_leaves_nothing(millstream_reset, number):
     if number:
         millstream_reset.stop()
 
+def test_a_cluster_goes_on_without_one_of_its_nodes(millstream_cluster):
+    active = millstream_cluster.controller_id()
+    millstream_cluster.kill(active)
+    millstream_cluster.restart(next(each for each in (1, 2, 3) if each != active))
+    assert sorted(millstream_cluster.running) == sorted({1, 2, 3} - {active})
+
+def test_clusters_are_made_as_they_are_asked_for(millstream_clusters):
+    cluster = millstream_clusters(1, controllers=1, settings={"num.partitions": 5})
+    assert cluster.running == [1, 2]
+    assert cluster._settings["num.partitions"] == "5"
+
 def test_settings_come_from_the_command_line(millstream_broker, millstream_reset):
     assert millstream_broker._settings == {"num.partitions": "3"}
 """
@@ -53,4 +64,4 @@ def test_the_fixtures_work_in_another_test_suite(tmp_path: Path, workers: list[s
         check=False,
     )
 
-    assert "5 passed" in run.stdout, run.stdout + run.stderr
+    assert "7 passed" in run.stdout, run.stdout + run.stderr
