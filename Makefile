@@ -143,7 +143,7 @@ $(SPARK_ENV)/.installed: $(INSTALLED)
 
 bench: setup ## Measure beside the peers: make bench ARGS=--quick
 	for question in records protocol storage log_manager network replica broker_handlers \
-	  embedded fairness data_frames broker coordinator clients spark; do \
+	  embedded fairness data_frames broker coordinator cluster clients spark; do \
 	  $(BIN)/python -m benchmarks.$$question $(ARGS) || exit 1; done
 
 cycles: setup ## Open and close each kind of client 10,000 times: make cycles ARGS='--cycles 1000 Producer'
