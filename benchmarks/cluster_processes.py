@@ -14,6 +14,7 @@ import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Protocol
 
@@ -200,7 +201,12 @@ class ClusterProcesses:
             return self.nodes[admin.describe_quorum().leader_id]
 
     def until_whole(self) -> None:
-        """Wait until all nodes are members and the quorum has caught up."""
+        """Wait until all nodes are members and the quorum has caught up.
+
+        A node that was killed stays a member until its session ends: it has to listen again.
+        """
+        for address in (*self.controllers(), *(each.address for each in self.nodes.values())):
+            self.until(partial(_listens, address))
         with self.admin() as admin:
             count = len(self.nodes)
             self.until(lambda: len(admin.describe_cluster().brokers) == count)
@@ -237,6 +243,11 @@ class ClusterProcesses:
         return "\n".join(
             (each.directory / "log").read_text()[-800:] for each in self.nodes.values()
         )
+
+
+def _listens(address: str) -> bool:
+    with Client(address):
+        return True
 
 
 def _is_caught_up(admin: Admin) -> bool:
