@@ -120,7 +120,13 @@ FEATURES: Final[Mapping[str, Feature]] = MappingProxyType(
 SUPPORTED_FEATURES: Final[Mapping[str, VersionRange]] = MappingProxyType(
     {name: feature.supported for name, feature in FEATURES.items()}
 )
-"""What this software can do: what a node registers with."""
+"""What this software can do."""
+
+REGISTERED_FEATURES: Final[Mapping[str, VersionRange]] = MappingProxyType(
+    {**SUPPORTED_FEATURES, **dict.fromkeys(UNSERVED_FEATURES, VersionRange(0, 1))}
+)
+"""What a node registers with: also the levels that it leaves to others. A controller of Apache
+Kafka lets no node in that does not name every feature its cluster has."""
 
 
 def metadata_version_name(level: int) -> str:

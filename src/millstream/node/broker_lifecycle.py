@@ -21,7 +21,7 @@ from millstream.errors import (
     StaleBrokerEpoch,
     error_for_code,
 )
-from millstream.metadata.features import SUPPORTED_FEATURES
+from millstream.metadata.features import REGISTERED_FEATURES
 from millstream.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from millstream.protocol.messages.broker_registration import (
     BrokerRegistrationRequest,
@@ -95,7 +95,7 @@ def broker_identity(
             (each.listener_name, each.host, each.port, each.security_protocol.value)
             for each in advertised
         ],
-        SUPPORTED_FEATURES,
+        REGISTERED_FEATURES,
         process.broker_rack,
         [
             directory.directory_id

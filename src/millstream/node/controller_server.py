@@ -13,7 +13,7 @@ from millstream.controller.controls import ControllerSeams
 from millstream.controller.decision import RequestContext
 from millstream.controller.quorum_controller import QuorumController
 from millstream.errors import NO_ERROR, error_for_code
-from millstream.metadata.features import CONTROLLER_REGISTRATION_SINCE, SUPPORTED_FEATURES
+from millstream.metadata.features import CONTROLLER_REGISTRATION_SINCE, REGISTERED_FEATURES
 from millstream.metadata.records import encode_record
 from millstream.network.server.listener_limits import limit_key
 from millstream.protocol.messages.controller_registration import (
@@ -220,7 +220,7 @@ class ControllerRegistrar:
                     min_supported_version=supported.lowest,
                     max_supported_version=supported.highest,
                 )
-                for name, supported in SUPPORTED_FEATURES.items()
+                for name, supported in REGISTERED_FEATURES.items()
             ],
         )
 

@@ -212,12 +212,17 @@ class Leading:
         data = batches.control_batch(base_offset, leader.epoch, replica.wall_ms, records)
         replica.outline.append(base_offset, leader.next_offset, leader.epoch)
         replica.emit(AppendToLog(data, base_offset, leader.next_offset))
+        was_alone = replica.voters.is_only_voter(replica.local.key)
         for offset, record in enumerate(records, base_offset):
             if isinstance(record, KRaftVersionRecord):
                 replica.history.add(offset, record.kraft_version)
             elif isinstance(record, VotersRecord):
                 replica.history.add(offset, batches.voter_set(record))
         leader.take_voters(replica.voters)
+        if was_alone:
+            # Nobody had to fetch so far: a second voter has its time from here on.
+            timeout_ms = replica.config.check_quorum_timeout_ms
+            leader.check_quorum_deadline_ms = replica.now_ms + timeout_ms
         leader.known_voters = replica.voters.with_update(replica.local.as_voter) or replica.voters
         replica.flush()
         return leader.next_offset

@@ -182,7 +182,7 @@ class Membership:
             if remaining is None:
                 raise VoterNotFound(f"{key} is none of the voters {list(map(str, _keys(voters)))}")
             if not len(remaining):
-                raise InvalidRequest(f"{key} is the only voter: add another before removing it")
+                raise VoterNotFound(f"{key} is the only voter: add another before removing it")
         except ApiError as error:
             replica.emit(Respond(event.token, _remove_response(error)))
             return

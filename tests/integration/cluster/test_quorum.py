@@ -11,6 +11,7 @@ from millstream import Admin
 from millstream.client.admin.topics import NewTopic
 from millstream.errors import MillstreamError
 from millstream.node.formatting import storage_info
+from millstream.protocol.notation import VersionRange
 from millstream.storage.disk import DiskFileSystem
 from millstream.storage.manager.meta_properties import MetaProperties, write_meta_properties
 from millstream.testing import EmbeddedCluster
@@ -75,6 +76,10 @@ def test_three_nodes_are_one_cluster(cluster: EmbeddedCluster, admin: Admin) -> 
     assert not any(each.is_fenced for each in described.brokers)
     assert quorum.leader_id == cluster.controller_id()
     assert sorted(each.node_id for each in quorum.voters) == [1, 2, 3]
+    # A controller of Apache Kafka lets nobody in who does not name every feature.
+    registered = image(cluster, 1).cluster
+    assert registered.brokers[1].features["streams.version"] == VersionRange(0, 1)
+    assert registered.controllers[1].features["streams.version"] == VersionRange(0, 1)
 
 
 def test_every_broker_takes_requests_for_the_controller(cluster: EmbeddedCluster) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from millstream.errors import InconsistentVoterSet, InvalidRequest, RequestTimedOut
+from millstream.errors import InconsistentVoterSet, RequestTimedOut, VoterNotFound
 from millstream.protocol.messages import (
     AddRaftVoterRequest,
     AddRaftVoterResponse,
@@ -166,5 +166,5 @@ def test_the_only_voter_is_not_removed(broker: Broker, controller: Client) -> No
 
     answer = controller.ask(request, 0, RemoveRaftVoterResponse)
 
-    assert answer.error_code == InvalidRequest.code
+    assert answer.error_code == VoterNotFound.code
     broker.still_serves()

@@ -93,6 +93,19 @@ def test_rule_8_a_new_voter_counts_when_its_record_is_appended() -> None:
     assert bench.answer_to(token) is None
 
 
+def test_rule_8_a_leader_that_was_alone_for_long_stays_it_when_a_second_voter_comes() -> None:
+    bench = Bench([1])
+    bench.wait(60_000)
+    bench.fetch(2)
+    bench.receive(added(2))
+
+    bench.reply(bench.sent(ApiVersionsRequest)[0][0], supports())
+    bench.wait(1)
+
+    assert bench.core.voters.ids == [1, 2]
+    assert bench.core.role is Role.LEADER
+
+
 def test_rule_8_an_addition_is_done_when_a_majority_of_the_new_set_has_it() -> None:
     bench, probe, token = probing_bench()
     bench.reply(probe, supports())
@@ -309,7 +322,7 @@ def test_rule_8_a_stranger_or_another_disk_cannot_be_removed() -> None:
 def test_rule_8_the_last_voter_stays() -> None:
     bench = Bench(voters=[1])
 
-    assert error_of(bench.receive(removed(1))) == InvalidRequest.code
+    assert error_of(bench.receive(removed(1))) == VoterNotFound.code
 
 
 def test_rule_8_a_leader_that_removes_itself_resigns_when_that_is_committed() -> None:
