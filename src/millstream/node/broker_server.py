@@ -50,12 +50,12 @@ if TYPE_CHECKING:
     from millstream.network.endpoint import Endpoint
     from millstream.network.server.socket_server import SocketServer
     from millstream.node.config import NodeConfig
+    from millstream.node.controller_channel import NodeToControllerChannel
     from millstream.node.environment import Environment
     from millstream.node.shared_server import SharedServer
     from millstream.node.timers import Timers
     from millstream.node.workers import Workers
     from millstream.protocol.message import Message
-    from millstream.server.ports import ControllerChannel
     from millstream.storage.filesystem import FileSystem
     from millstream.storage.log.config import LogConfig
     from millstream.storage.manager.log_registry import DirectoryFailure
@@ -77,7 +77,7 @@ class BrokerServer:
         *,
         cluster_id: str,
         shared: SharedServer,
-        make_channel: Callable[[int | None], ControllerChannel],
+        make_channel: Callable[[int | None], NodeToControllerChannel],
         sockets: SocketServer,
         filesystem: FileSystem,
         clock: Clock,
@@ -209,6 +209,7 @@ class BrokerServer:
             replicas=self.replicas,
             logs=self.logs,
             controller=self._channel,
+            controller_versions=self._channel.controller_versions,
             broker_epoch=lambda: self.broker_epoch,
             features=SUPPORTED_FEATURES,
             clock=self._clock,

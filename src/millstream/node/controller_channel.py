@@ -27,12 +27,13 @@ from millstream.server.envelopes import open_envelope, put_in_envelope
 from millstream.server.forwarding import fail_forwarded, says_not_controller
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from millstream.controller.decision import RequestContext
     from millstream.node.environment import Environment
     from millstream.node.timers import Timers
     from millstream.protocol.message import Message
+    from millstream.protocol.notation import VersionRange
     from millstream.raft.effects import Peer
 
 LOOK_AGAIN_MS: Final = 100
@@ -117,6 +118,13 @@ class NodeToControllerChannel:
             return
         self._queue.append(queued)
         self.look()
+
+    def controller_versions(self) -> Mapping[int, VersionRange]:
+        """What the active controller of another process takes, by API; empty while unknown."""
+        found = self._find()
+        if found is None or found.id == self._node_id:
+            return {}
+        return self._client.versions_of(found.id)
 
     def look(self) -> None:
         """Send what waits, if there is somebody to send to; give up what has waited too long.

@@ -13,11 +13,14 @@ from millstream.errors import ClientClosed
 from millstream.network.client.network_client import NetworkClient
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from millstream.network.client.broker_link import OnDone, RequestSource
     from millstream.network.client.config import NetworkClientConfig
     from millstream.network.client.selector import ClientSelector
     from millstream.node.environment import Environment
     from millstream.node.timers import Timers
+    from millstream.protocol.notation import VersionRange
 
 
 class PeerClient:
@@ -53,6 +56,10 @@ class PeerClient:
         network.send(node_id, request, now_ms, on_done, timeout_ms=timeout_ms)
         # What the sockets had to say meanwhile is heard in a turn of its own.
         self._alarm.set(now_ms)
+
+    def versions_of(self, node_id: int) -> Mapping[int, VersionRange]:
+        """The versions of each API that a node has told; empty while it has not."""
+        return {} if self._network is None else self._network.versions_of(node_id)
 
     def close(self) -> None:
         """Give everything up."""

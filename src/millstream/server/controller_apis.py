@@ -100,7 +100,12 @@ class ControllerApis(ApiServer):
         )
         """What ApiVersions lists, exactly."""
         handlers[ApiKey.API_VERSIONS] = Handler(
-            partial(handle_api_versions, apis=self.apis, features=features, metadata=metadata),
+            partial(
+                handle_api_versions,
+                apis=lambda: self.apis,
+                features=features,
+                metadata=metadata,
+            ),
             fail_api_versions,
         )
         super().__init__(handlers, clock)

@@ -25,9 +25,10 @@ from millstream.protocol.messages.remove_raft_voter import (
     RemoveRaftVoterRequest,
     RemoveRaftVoterResponse,
 )
+from millstream.protocol.notation import NO_VERSIONS, VersionRange
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from millstream.clock import Clock
     from millstream.errors import ApiError
@@ -49,6 +50,32 @@ FORWARDED_BY_BROKERS: Final = (
     ApiKey.REMOVE_RAFT_VOTER,
 )
 """What a broker passes on without a look at it."""
+
+_LIMITED_BY_CONTROLLER: Final = frozenset(
+    {*FORWARDED_BY_BROKERS, ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS}
+)
+
+
+def limited_by_controller(
+    own: Mapping[ApiKey, VersionRange], theirs: Mapping[int, VersionRange]
+) -> Mapping[ApiKey, VersionRange]:
+    """What a broker may offer: of what it passes on, only what the active controller takes too.
+
+    Its own versions while those of the controller are not known.
+    """
+    if not theirs:
+        return own
+    limited = {}
+    for api, versions in own.items():
+        if api in _LIMITED_BY_CONTROLLER:
+            offered = theirs.get(int(api), NO_VERSIONS)
+            versions = VersionRange(
+                max(versions.lowest, offered.lowest), min(versions.highest, offered.highest)
+            )
+        if versions.lowest <= versions.highest:
+            limited[api] = versions
+    return limited
+
 
 _ANSWERS_OF_RAFT: Final[dict[type[Message], Callable[..., Message]]] = {
     AddRaftVoterRequest: AddRaftVoterResponse,

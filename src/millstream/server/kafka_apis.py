@@ -19,7 +19,12 @@ from millstream.server.absent_features import absent_feature_handlers
 from millstream.server.api_server import ApiServer, Handler
 from millstream.server.auto_topic_creation import AutoTopicCreationManager
 from millstream.server.config_descriptions import ConfigDescriptions
-from millstream.server.forwarding import FORWARDED_BY_BROKERS, fail_forwarded, forward
+from millstream.server.forwarding import (
+    FORWARDED_BY_BROKERS,
+    fail_forwarded,
+    forward,
+    limited_by_controller,
+)
 from millstream.server.group_apis import group_handlers
 from millstream.server.handlers.alter_replica_log_dirs import (
     fail_alter_replica_log_dirs,
@@ -124,10 +129,12 @@ class KafkaApis(ApiServer):
         defer: Callable[[Callable[[], None]], object],
         coordinators: Coordinators,
         telemetry: ClientTelemetrySink | None = None,
+        controller_versions: Callable[[], Mapping[int, VersionRange]] = dict,
     ) -> None:
         """Touches nothing, starts nothing. `defer` is the loop's `call_soon`.
 
         Without a receiver of `telemetry` clients are not told that they could push metrics.
+        `controller_versions` are what another node takes that decides; empty while unknown.
         """
         self.fast_path = replicas.fast_path
         """Answers ordinary requests before `handle` is asked; None where it was not built."""
@@ -153,7 +160,12 @@ class KafkaApis(ApiServer):
         self.apis: Mapping[ApiKey, VersionRange] = MappingProxyType(_advertised(handlers))
         """What ApiVersions lists, exactly."""
         handlers[ApiKey.API_VERSIONS] = Handler(
-            partial(handle_api_versions, apis=self.apis, features=features, metadata=metadata),
+            partial(
+                handle_api_versions,
+                apis=lambda: limited_by_controller(self.apis, controller_versions()),
+                features=features,
+                metadata=metadata,
+            ),
             fail_api_versions,
         )
         super().__init__(handlers, clock)

@@ -320,3 +320,23 @@ def test_an_envelope_at_who_does_not_lead_is_sent_again() -> None:
 
     assert rig.answers == []
     assert len(rig.waiting()) == 1
+
+
+def test_the_versions_of_another_controller_are_known_once_it_is_connected() -> None:
+    rig = There()
+    before = rig.channel.controller_versions()
+    rig.ask()
+
+    rig.elect()
+    connected = rig.channel.controller_versions()
+    rig.depose()
+
+    assert before == rig.channel.controller_versions() == {}
+    assert connected[CreateTopicsRequest.KEY].covers(7)
+
+
+def test_the_controller_of_this_process_limits_nothing() -> None:
+    rig = Here()
+    rig.leader_id = HERE
+
+    assert rig.channel.controller_versions() == {}

@@ -54,11 +54,12 @@ from millstream.protocol.api import API_BY_KEY, ApiKey, negotiate_api
 from millstream.protocol.frame import SIZE_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from random import Random
 
     from millstream.network.client.selector import ClientSelector, SelectorEvent
     from millstream.protocol.message import Message
+    from millstream.protocol.notation import VersionRange
     from millstream.types import ReadableBuffer
 
 __all__ = [
@@ -188,6 +189,11 @@ class NetworkClient:
         """Whether the broker has said that it knows an API."""
         link = self._links.get(node_id)
         return link is not None and int(api) in link.versions
+
+    def versions_of(self, node_id: int) -> Mapping[int, VersionRange]:
+        """The versions of each API that a node has told; empty while it has not."""
+        link = self._links.get(node_id)
+        return {} if link is None else link.versions
 
     def features_of(self, node_id: int) -> tuple[Feature, ...]:
         """The features of the cluster, as the broker said when it was connected to."""

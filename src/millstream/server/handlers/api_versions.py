@@ -19,7 +19,7 @@ from millstream.protocol.messages.api_versions import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from millstream.errors import ApiError
     from millstream.metadata.cache import KRaftMetadataCache
@@ -37,7 +37,7 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?", re.ASCII)
 def handle_api_versions(
     request: ApiVersionsRequest,
     exchange: Exchange,
-    apis: Mapping[ApiKey, VersionRange],
+    apis: Callable[[], Mapping[ApiKey, VersionRange]],
     features: Mapping[str, VersionRange],
     metadata: KRaftMetadataCache,
 ) -> ApiVersionsResponse:
@@ -49,7 +49,7 @@ def handle_api_versions(
     return ApiVersionsResponse(
         api_keys=[
             ApiVersion(api_key=api, min_version=versions.lowest, max_version=versions.highest)
-            for api, versions in apis.items()
+            for api, versions in apis().items()
         ],
         supported_features=[
             SupportedFeatureKey(
