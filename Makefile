@@ -16,6 +16,7 @@ UNMEASURED := tests/simulation tests/integration/faults tests/integration/coordi
   tests/types $(addprefix tests/properties/,client controller coordinator replica server storage)
 WAITING_WORKERS ?= 3
 KILLS ?= 200
+MINUTES ?= 60
 SEED ?= 1
 # The oldest PySpark that is supported, in an environment that takes all else from that of the tests.
 SPARK_OLDEST ?= 4.2.0
@@ -24,7 +25,7 @@ SPARK_TESTS ?= tests/unit/spark tests/spark
 # Tests start hundreds of interpreters. Without bytecode each would compile Millstream anew: a second.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup build demo test check lint warnings types layers tidy unit plain sanitize interop fuzz simulate soak soak-memory soak-replication soak-spark spark-versions bench compare cycles generate docs format clean
+.PHONY: help setup build demo test check lint warnings types layers tidy unit plain sanitize interop fuzz simulate soak soak-cluster soak-memory soak-replication soak-spark spark-versions bench compare cycles generate docs format clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -125,6 +126,9 @@ soak-memory: setup ## See that a broker's memory stays flat under everything at 
 
 soak-replication: setup ## Kill brokers of a cluster of three under load; nothing acknowledged is lost: ROUNDS=100 SEED=1
 	$(BIN)/python -m tests.integration.cluster.replication_kill --rounds $(ROUNDS) --seed $(SEED)
+
+soak-cluster: setup ## Kill, pause and cut off nodes of a cluster while topics come and go: MINUTES=60 SEED=1
+	$(BIN)/python -m tests.integration.cluster.soak --minutes $(MINUTES) --seed $(SEED)
 
 soak-spark: setup ## Kill Spark's tasks, drivers and brokers while they write exactly once: KILLS=200 SEED=1 ARGS=--from-topic
 	$(BIN)/python -m tests.spark.exactly_once_soak --kills $(KILLS) --seed $(SEED) $(ARGS)

@@ -86,32 +86,32 @@ class KafkaProcess:
         """Whether it was started and has not ended."""
         return self._process is not None and self._process.poll() is None
 
-    def format(self) -> None:
+    def format(self, *options: str) -> None:
         """Make the directory this node's."""
-        arguments = ("format", "-t", CLUSTER_ID, "-c", str(self.settings_path))
-        subprocess.run(
-            ["java", *self._jvm, "-cp", f"{self._jars}/*", "kafka.tools.StorageTool", *arguments],
+        arguments = ("format", "-t", CLUSTER_ID, "--config", str(self.settings_path), *options)
+        ran = subprocess.run(
+            [*self._storage_tool(), *arguments],
             capture_output=True,
+            text=True,
             timeout=DUMP_SECONDS_MAX,
-            check=True,
+            check=False,
         )
+        assert ran.returncode == 0, ran.stdout[-2000:] + ran.stderr[-2000:]
 
     def launch(self) -> None:
         """Begin to start."""
         with self._log_path.open("ab") as log:
-            self._process = subprocess.Popen(
-                [
-                    "java",
-                    *self._jvm,
-                    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-                    "-cp",
-                    f"{self._jars}/*",
-                    "kafka.Kafka",
-                    str(self.settings_path),
-                ],
-                stdout=log,
-                stderr=log,
-            )
+            self._process = subprocess.Popen(self._server(), stdout=log, stderr=log)
+
+    def _storage_tool(self) -> list[str]:
+        """The command that formats directories."""
+        return ["java", *self._jvm, "-cp", f"{self._jars}/*", "kafka.tools.StorageTool"]
+
+    def _server(self) -> list[str]:
+        """The command that runs the node."""
+        level = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+        settings = str(self.settings_path)
+        return ["java", *self._jvm, level, "-cp", f"{self._jars}/*", "kafka.Kafka", settings]
 
     def stop(self) -> None:
         """Stop in order."""

@@ -25,6 +25,7 @@ LETTING_TIME_PASS = {
     "tests/integration/client/producer/sending_soak.py": "chance decides when something breaks",
     "tests/integration/client/test_retrying.py": "handlers that take long",
     "tests/integration/cluster/replication_kill.py": "chance decides when a broker is killed",
+    "tests/integration/cluster/soak.py": "chance decides how long a disturbance lasts",
     "tests/integration/coordinator/exactly_once.py": "chance decides when a process is killed",
     "tests/integration/faults/kill.py": "chance decides when a broker is killed",
     "tests/integration/faults/memory.py": "a load has a pace, and memory is looked at now and then",
