@@ -19,7 +19,7 @@ import sys
 import tempfile
 import threading
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -29,11 +29,12 @@ from millstream.client.admin.topics import NewTopic
 from millstream.clock import SystemClock
 from millstream.errors import MillstreamError
 from millstream.metadata.checkpoints import decode_checkpoint
-from millstream.metadata.delta import MetadataDelta
-from millstream.metadata.image import EMPTY_IMAGE, MetadataProvenance
+from millstream.metadata.image import MetadataProvenance
+from millstream.metadata.loader import MetadataLoader
 from millstream.metadata.records import decode_batch
 from millstream.metadata.snapshots import SnapshotEmitter
 from millstream.raft.batches import walk_batches
+from millstream.types import OffsetAndEpoch
 from tests.integration.cluster.wires import Wires
 from tests.integration.node.harness import free_port
 from tests.waiting import let_time_pass, until
@@ -128,20 +129,21 @@ class SoakNode:
     def image(self) -> tuple[MetadataImage, bytes]:
         """What its metadata log says after its end, and that as a snapshot."""
         directory = self.data / "__cluster_metadata-0"
-        delta, at = MetadataDelta(EMPTY_IMAGE), MetadataProvenance()
+        loader, end = MetadataLoader(_fail), 0
         for path in sorted(directory.glob("*.checkpoint"))[-1:]:
-            for batch in decode_checkpoint(path.read_bytes()).batches:
-                delta.replay_all(batch.records)
+            checkpoint = decode_checkpoint(path.read_bytes())
             end, epoch = (int(part) for part in path.stem.split("-"))
-            at = MetadataProvenance(end - 1, epoch)
+            loader.load_snapshot(checkpoint.batches, OffsetAndEpoch(epoch, end), 0)
         for path in sorted(directory.glob("*.log")):
             for found in walk_batches(path.read_bytes()):
-                if found.base_offset > at.last_offset and not found.is_control:
-                    delta.replay_all(decode_batch(found).records)
-                if found.last_offset > at.last_offset:
-                    at = MetadataProvenance(found.last_offset, found.leader_epoch)
-        image = delta.apply(at)
+                if found.base_offset >= end and not found.is_control:
+                    loader.load_batches([decode_batch(found)], found.next_offset)
+        image = replace(loader.image, provenance=MetadataProvenance())
         return image, b"".join(SnapshotEmitter().emit(image))
+
+
+def _fail(problem: str, error: Exception) -> None:
+    raise AssertionError(problem) from error
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(180
 
 
 def test_decisions_survive_kills_pauses_and_cuts(tmp_path: Path) -> None:
-    soak = run(tmp_path, 1, lambda rounds: rounds >= 3)
+    soak = run(tmp_path, 1, lambda rounds: rounds >= 2)
 
     assert soak.check_leaders() >= 1
     assert soak.topics.promises.there
