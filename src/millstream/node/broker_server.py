@@ -27,6 +27,7 @@ from millstream.node.dynamic_config import DynamicConfig
 from millstream.node.isr_alterer import ControllerIsrAlterer
 from millstream.node.log_keeper import LogKeeper
 from millstream.node.log_reopener import LogReopener
+from millstream.node.peer_calls import BrokerPeers
 from millstream.node.publishers import (
     ConfigPublisher,
     ProgressPublisher,
@@ -107,6 +108,7 @@ class BrokerServer:
         self._random = random
         self._timers = timers
         self._workers = workers
+        self._environment = environment
         self._on_fatal = on_fatal
         self._log = LogLimiter(clock, _logger)
         self._loop = asyncio.get_running_loop()
@@ -190,12 +192,22 @@ class BrokerServer:
             replicas=self.replicas,
             metadata=self.metadata,
             controller=self._channel,
+            make_peers=self._make_peers,
             broker_epoch=lambda: self.broker_epoch,
             clock=self._clock,
             random=self._random,
             defer=self._sockets.processor.defer,
             call_later=lambda delay_ms, call: self._loop.call_later(delay_ms / 1000, call),
             arm=self._coordinators_alarm.advance,
+        )
+
+    def _make_peers(self) -> BrokerPeers:
+        return BrokerPeers(
+            self._config.process.node_id,
+            self._environment,
+            self._timers,
+            self.metadata,
+            self._config.network.inter_broker_name or "",
         )
 
     def _make_apis(self) -> KafkaApis:
@@ -309,6 +321,7 @@ class BrokerServer:
     def abandon(self) -> None:
         """Let go of the logs as they are."""
         self._fetching.close()
+        self.coordinators.hang_up()
         self._keeper.abandon()
 
     # Membership.

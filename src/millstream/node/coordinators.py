@@ -20,14 +20,15 @@ from millstream.metadata.topic_names import (
 )
 from millstream.node.coordinator_publisher import CoordinatorPublisher
 from millstream.node.coordinator_store import CoordinatorStore
-from millstream.node.marker_sender import LocalMarkerSender
+from millstream.node.marker_sender import BrokerMarkerSender
+from millstream.node.peer_calls import PeerContext
 from millstream.node.share_coordinators import (
     BrokerShares,
     ShareConfigs,
     ShareSettings,
     share_state_topic,
 )
-from millstream.node.transaction_verifier import LocalOffsetsVerifier, LocalTransactionVerifier
+from millstream.node.transaction_verifier import BrokerOffsetsVerifier, BrokerTransactionVerifier
 from millstream.protocol.records_framing import GROUP_RECORDS, TRANSACTION_RECORDS
 from millstream.server.coordinators import Coordinators
 from millstream.server.internal_topics import InternalTopic, InternalTopics
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from millstream.metadata.image import MetadataImage
     from millstream.network.server.request import Connection
     from millstream.node.config import NodeConfig
+    from millstream.node.peer_calls import Peers
     from millstream.replica.replica_manager import ReplicaManager
     from millstream.server.ports import ControllerChannel
 
@@ -79,6 +81,7 @@ class BrokerCoordinators:
         replicas: ReplicaManager,
         metadata: KRaftMetadataCache,
         controller: ControllerChannel,
+        make_peers: Callable[[], Peers],
         broker_epoch: Callable[[], int],
         clock: Clock,
         random: Random,
@@ -86,23 +89,22 @@ class BrokerCoordinators:
         call_later: Callable[[int, Callable[[], None]], object],
         arm: Callable[[int], object],
     ) -> None:
-        """`given` is what the user said, by Kafka's key. Leaders ask these coordinators at once."""
+        """`given` is what the user said, by Kafka's key. Leaders ask these coordinators at once.
+
+        `make_peers` gives a way to other brokers for one purpose.
+        """
         self._node_id = node_id
         self._metadata = metadata
         self._clock = clock
         self._defer = defer
         self._arm = arm
+        self._peers = PeerContext(node_id, make_peers, clock, random, arm)
         self._replicas = replicas
         self._share_settings = ShareSettings(configs.shares.groups, metadata)
         self._group_runtime = self._make_group_runtime(configs, random)
         markers = MarkerWriter(replicas, self._group_runtime, clock)
-        self._marker_sender = LocalMarkerSender(
-            node_id,
-            metadata,
-            markers,
-            clock,
-            arm,
-            lambda ended: transactions.markers_written(ended),
+        self._marker_sender = BrokerMarkerSender(
+            metadata, markers, self._peers, lambda ended: transactions.markers_written(ended)
         )
         self._transaction_runtime = self._runtime(
             TRANSACTION_STATE_TOPIC,
@@ -116,14 +118,16 @@ class BrokerCoordinators:
         transactions = TransactionCoordinator(
             self._transaction_runtime, producer_ids, configs.transactions
         )
-        verifier = LocalTransactionVerifier(transactions, clock, call_later)
+        self._verifier = verifier = BrokerTransactionVerifier(
+            transactions, metadata, self._peers, call_later
+        )
         replicas.use_verifier(verifier)
         topics = InternalTopics(_internal_topics(configs, given), controller, metadata, clock)
         self._shares = self._make_shares(configs, topics)
         groups = GroupCoordinator(
             self._group_runtime,
             configs.groups,
-            LocalOffsetsVerifier(verifier, metadata),
+            BrokerOffsetsVerifier(verifier, metadata),
             self._shares.services.groups.prepare_deletion,
         )
         self.facades = Coordinators(
@@ -157,8 +161,7 @@ class BrokerCoordinators:
             replicas=self._replicas,
             metadata=self._metadata,
             settings=self._share_settings,
-            clock=self._clock,
-            arm=self._arm,
+            context=self._peers,
         )
 
     def _make_publisher(self) -> CoordinatorPublisher:
@@ -192,9 +195,16 @@ class BrokerCoordinators:
 
     def close(self) -> None:
         """Tell everybody who waits that another broker will coordinate."""
+        self.hang_up()
         self._group_runtime.close()
         self._transaction_runtime.close()
         self._shares.close()
+
+    def hang_up(self) -> None:
+        """Ask other brokers nothing more."""
+        self._marker_sender.close()
+        self._verifier.close()
+        self._shares.hang_up()
 
     def _runtime(
         self,

@@ -14,7 +14,7 @@ from millstream.coordinator.share.config import ShareCoordinatorConfig
 from millstream.coordinator.share.coordinator import ShareCoordinator
 from millstream.coordinator.share.state_shard import ShareStateShard
 from millstream.metadata.topic_names import SHARE_STATE_TOPIC
-from millstream.node.share_states import LocalPartitionEnds, LocalShareStates, LocalStateLog
+from millstream.node.share_states import BrokerPartitionEnds, BrokerShareStates, BrokerStateLog
 from millstream.protocol.records_framing import SHARE_RECORDS
 from millstream.server.internal_topics import InternalTopic
 from millstream.server.share_acknowledging import ShareAcknowledging
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from millstream.clock import Clock
     from millstream.coordinator.group.shard import GroupShard
     from millstream.coordinator.group.share.config import ShareGroupSettings
     from millstream.coordinator.runtime import CoordinatorRuntime
     from millstream.metadata.cache import KRaftMetadataCache
+    from millstream.node.peer_calls import PeerContext
     from millstream.replica.replica_manager import ReplicaManager
     from millstream.server.internal_topics import InternalTopics
     from millstream.types import Uuid
@@ -79,14 +79,14 @@ class BrokerShares:
         replicas: ReplicaManager,
         metadata: KRaftMetadataCache,
         settings: ShareSettings,
-        clock: Clock,
-        arm: Callable[[int], object],
+        context: PeerContext,
     ) -> None:
-        """`make_runtime` is that of the other coordinators; `arm` asks for a `tick`.
+        """`make_runtime` is that of the other coordinators.
 
         `settings` gives what holds for a group.
         """
-        log = LocalStateLog(replicas)
+        clock, arm = context.clock, context.arm
+        log = BrokerStateLog(replicas)
         self.runtime = make_runtime(
             SHARE_STATE_TOPIC,
             SHARE_RECORDS,
@@ -95,11 +95,10 @@ class BrokerShares:
         )
         """To be told which partitions of the topic of the states this broker leads."""
         coordinator = ShareCoordinator(self.runtime)
-        states = LocalShareStates(coordinator, topics)
+        self._states = states = BrokerShareStates(coordinator, topics, metadata, context)
+        self._ends = BrokerPartitionEnds(replicas, metadata, context)
         groups = ShareGroupCoordinator(group_runtime, states, metadata)
-        offsets = ShareGroupOffsets(
-            group_runtime, groups, states, metadata, LocalPartitionEnds(replicas)
-        )
+        offsets = ShareGroupOffsets(group_runtime, groups, states, metadata, self._ends)
         self.partitions = SharePartitionManager(
             replicas,
             states,
@@ -125,17 +124,25 @@ class BrokerShares:
 
     def next_deadline_ms(self) -> int | None:
         """When `tick` has something to do; None if never."""
-        deadlines = (self.runtime.next_deadline_ms(), self.partitions.next_deadline_ms())
+        parts = (self.runtime, self.partitions, self._states, self._ends)
+        deadlines = [each.next_deadline_ms() for each in parts]
         return min((each for each in deadlines if each is not None), default=None)
 
     def tick(self) -> None:
         """Decide what is due, and let locks end."""
         self.runtime.tick()
         self.partitions.tick()
+        self._states.tick()
+        self._ends.tick()
 
     def close(self) -> None:
         """Tell everybody who waits that another broker goes on."""
         self.runtime.close()
+
+    def hang_up(self) -> None:
+        """Ask other brokers nothing more."""
+        self._states.close()
+        self._ends.close()
 
 
 def share_state_topic(config: ShareCoordinatorConfig, given: Mapping[str, str]) -> InternalTopic:

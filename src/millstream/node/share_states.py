@@ -1,17 +1,29 @@
-"""What share groups need of the rest of a broker, as long as every coordinator is in this process.
+"""What share groups need of the rest of a broker: states, the log of states, ends of partitions.
 
-`BrokerCoordinators` makes these for the group coordinator, the share coordinator and the leaders
-of share partitions.
+`BrokerShares` makes these for the group coordinator, the share coordinator and the leaders of share
+partitions. The coordinator of a state and the leader of a partition are in this process or on
+another broker: `node.share_state_apis` has the requests.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from millstream.errors import ApiError
 from millstream.metadata.topic_names import SHARE_STATE_TOPIC
-from millstream.storage.log.log_results import LATEST_TIMESTAMP
+from millstream.node.peer_calls import TRIES_MAX, PeerCalls
+from millstream.node.share_state_apis import (
+    Change,
+    Deletions,
+    End,
+    Ends,
+    Initial,
+    Initializations,
+    Reading,
+    Readings,
+    Summaries,
+    Writings,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +35,9 @@ if TYPE_CHECKING:
         StateChange,
         StateSummary,
     )
+    from millstream.errors import ApiError
+    from millstream.metadata.cache import KRaftMetadataCache
+    from millstream.node.peer_calls import PeerContext
     from millstream.replica.record_deletion import DeleteResult
     from millstream.replica.replica_manager import ReplicaManager
     from millstream.server.internal_topics import InternalTopics
@@ -32,15 +47,38 @@ _logger = logging.getLogger(__name__)
 _DELETE_TIMEOUT_MS = 30_000
 
 
-class LocalShareStates:
-    """A `coordinator.share.ports.ShareStateStore` for a coordinator in the same process.
+class BrokerShareStates:
+    """A `coordinator.share.ports.ShareStateStore`: asks the coordinator, wherever it is.
 
     The topic of the states is made when the first share partition begins.
     """
 
-    def __init__(self, shares: ShareCoordinator, topics: InternalTopics) -> None:
-        self._shares = shares
+    def __init__(
+        self,
+        shares: ShareCoordinator,
+        topics: InternalTopics,
+        metadata: KRaftMetadataCache,
+        context: PeerContext,
+    ) -> None:
         self._topics = topics
+        peers = context.make_peers()
+
+        def calls(api: Any, tries_max: int = TRIES_MAX) -> PeerCalls[Any, Any]:
+            return PeerCalls(api, context, peers, tries_max=tries_max)
+
+        self._initializations = calls(Initializations(shares, metadata))
+        # Whoever fetches asks again, and knows for how long.
+        self._readings = calls(Readings(shares, metadata), tries_max=1)
+        self._writings = calls(Writings(shares, metadata))
+        self._deletions = calls(Deletions(shares, metadata))
+        self._summaries = calls(Summaries(shares, metadata))
+        self._all = (
+            self._initializations,
+            self._readings,
+            self._writings,
+            self._deletions,
+            self._summaries,
+        )
 
     def initialize(
         self,
@@ -55,7 +93,7 @@ class LocalShareStates:
             if error is not None:
                 done(error)
             else:
-                self._shares.initialize(key, state_epoch, start_offset, done)
+                self._initializations.ask(Initial(key, state_epoch, start_offset), done)
 
         self._topics.ensure(SHARE_STATE_TOPIC, ensured)
 
@@ -63,26 +101,41 @@ class LocalShareStates:
         self, key: ShareKey, leader_epoch: int, done: Callable[[ShareState | ApiError], None]
     ) -> None:
         """What is known of a share partition."""
-        self._shares.read(key, leader_epoch, done)
+        self._readings.ask(Reading(key, leader_epoch), done)
 
     def write(
         self, key: ShareKey, change: StateChange, done: Callable[[ApiError | None], None]
     ) -> None:
         """Keep what the leader says."""
-        self._shares.write(key, change, done)
+        self._writings.ask(Change(key, change), done)
 
     def delete(self, key: ShareKey, done: Callable[[ApiError | None], None]) -> None:
         """Forget a share partition."""
-        self._shares.delete(key, done)
+        self._deletions.ask(Reading(key), done)
 
     def summarize(
         self, key: ShareKey, leader_epoch: int, done: Callable[[StateSummary | ApiError], None]
     ) -> None:
         """How far a share partition has come."""
-        self._shares.summarize(key, leader_epoch, done)
+        self._summaries.ask(Reading(key, leader_epoch), done)
+
+    def next_deadline_ms(self) -> int | None:
+        """When `tick` has something to do; None if never."""
+        deadlines = (each.next_deadline_ms() for each in self._all)
+        return min((each for each in deadlines if each is not None), default=None)
+
+    def tick(self) -> None:
+        """Ask again what is due."""
+        for each in self._all:
+            each.tick()
+
+    def close(self) -> None:
+        """Ask nobody any more."""
+        for each in self._all:
+            each.close()
 
 
-class LocalStateLog:
+class BrokerStateLog:
     """A `coordinator.share.ports.StateLog` on the replica manager."""
 
     def __init__(self, replicas: ReplicaManager) -> None:
@@ -104,22 +157,24 @@ class LocalStateLog:
             _note(results)
 
 
-class LocalPartitionEnds:
-    """A `coordinator.group.share.ports.PartitionEnds` for partitions that this broker leads."""
+class BrokerPartitionEnds:
+    """A `coordinator.group.share.ports.PartitionEnds`: asks the leader, wherever it is."""
 
-    def __init__(self, replicas: ReplicaManager) -> None:
-        self._replicas = replicas
+    def __init__(
+        self, replicas: ReplicaManager, metadata: KRaftMetadataCache, context: PeerContext
+    ) -> None:
+        self._calls: PeerCalls[End, int] = PeerCalls(
+            Ends(replicas, metadata), context, context.make_peers(), tries_max=TRIES_MAX
+        )
+        self.next_deadline_ms = self._calls.next_deadline_ms
+        self.tick = self._calls.tick
+        self.close = self._calls.close
 
     def end_offset(
         self, topic: str, partition: int, done: Callable[[int | ApiError], None]
     ) -> None:
         """The high watermark."""
-        try:
-            found = self._replicas.list_offset(topic, partition, LATEST_TIMESTAMP)
-        except ApiError as error:
-            done(error)
-        else:
-            done(found.offset)
+        self._calls.ask(End(topic, partition), done)
 
 
 def _note(results: list[DeleteResult]) -> None:

@@ -8,7 +8,7 @@ must be asked, and waits for the answer.
 from __future__ import annotations
 
 from struct import Struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from millstream.errors import ApiError, InvalidProducerIdMapping
 from millstream.records.layout import (
@@ -26,11 +26,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from millstream.replica.append_service import AppendEntry
+    from millstream.replica.partition import Partition
     from millstream.replica.partition_table import PartitionTable
     from millstream.replica.ports import TransactionVerifier
     from millstream.storage.log.verification import VerificationGuard
     from millstream.types import ReadableBuffer, TopicPartition
 
+TRIES_MAX: Final = 3
+"""How often to ask, at most, when the end of the transaction before comes in between."""
 _ATTRIBUTES = Struct(">h")
 _PRODUCER = Struct(">qhi")
 
@@ -108,13 +111,13 @@ def verify(
     done: Callable[[Verification], None],
     *,
     adds_partitions: bool,
+    tries: int = TRIES_MAX,
 ) -> bool:
     """Ask the coordinator about the partitions whose transaction is not open here yet.
 
     False if there are none; then `done` is never called.
     """
-    guards: dict[int, VerificationGuard] = {}
-    places: dict[TopicPartition, int] = {}
+    asked: dict[TopicPartition, tuple[TransactionalBatch, Partition, VerificationGuard]] = {}
     for batch in batches:
         topic, index, _ = entries[batch.place]
         try:
@@ -129,19 +132,43 @@ def verify(
             supports_epoch_bump=adds_partitions,
         )
         if guard is not None:
-            guards[batch.place] = guard
-            places[partition.name] = batch.place
-    if not places:
+            asked[partition.name] = batch, partition, guard
+    if not asked:
         return False
 
     def on_verified(errors: Mapping[TopicPartition, ApiError]) -> None:
-        done(Verification(guards, {places[name]: error for name, error in errors.items()}))
+        guards = {batch.place: guard for batch, _, guard in asked.values()}
+        refused = {asked[name][0].place: error for name, error in errors.items()}
+        # The end of the transaction before may have come in between. What was verified since then
+        # counts, and only that.
+        late = [
+            batch
+            for batch, partition, guard in asked.values()
+            if batch.place not in refused
+            and not partition.log.producers.is_verifying(batch.producer_id, guard)
+        ]
+
+        def on_verified_again(again: Verification) -> None:
+            done(Verification({**guards, **again.guards}, {**refused, **again.refused}))
+
+        if not (late and tries > 1) or not verify(
+            transactional_id,
+            entries,
+            late,
+            table,
+            verifier,
+            wall_ms,
+            on_verified_again,
+            adds_partitions=adds_partitions,
+            tries=tries - 1,
+        ):
+            done(Verification(guards, refused))
 
     verifier.verify(
         transactional_id,
         batches[0].producer_id,
         batches[0].producer_epoch,
-        list(places),
+        list(asked),
         on_verified,
         adds_partitions=adds_partitions,
     )

@@ -15,6 +15,7 @@ from millstream.coordinator.group.config import GroupConfig
 from millstream.coordinator.group.consumer.config import ConsumerGroupConfig
 from millstream.coordinator.share.config import ShareCoordinatorConfig
 from millstream.coordinator.transaction.config import TransactionConfig
+from millstream.errors import BrokerUnreachable
 from millstream.metadata.cache import KRaftMetadataCache
 from millstream.metadata.delta import MetadataDelta
 from millstream.metadata.features import SUPPORTED_FEATURES
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from millstream.clock import Clock
+    from millstream.errors import MillstreamError
     from millstream.protocol.message import Message
     from millstream.replica.partition import Partition
     from millstream.storage.filesystem import FileSystem
@@ -75,6 +77,19 @@ COORDINATORS = CoordinatorConfigs(
     TransactionConfig(partition_count=INTERNAL_PARTITIONS),
     ShareConfigs(states=ShareCoordinatorConfig(partition_count=INTERNAL_PARTITIONS)),
 )
+
+
+class NoPeers:
+    """This broker is the only one: nobody else can be reached."""
+
+    def send(
+        self, broker_id: int, request: Message, done: Callable[[Message | MillstreamError], None]
+    ) -> None:
+        """See `node.peer_calls.Peers`."""
+        done(BrokerUnreachable(f"there is no broker {broker_id}"))
+
+    def close(self) -> None:
+        """Nothing is open."""
 
 
 class Broker:
@@ -148,6 +163,7 @@ class Broker:
             replicas=self.replicas,
             metadata=self.metadata,
             controller=self.channel,
+            make_peers=NoPeers,
             broker_epoch=lambda: self.controller.epoch_of(NODE_ID),
             clock=self.clock,
             random=Random(6),

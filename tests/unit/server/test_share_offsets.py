@@ -269,6 +269,12 @@ def test_share_state_goes_from_broker_to_broker(broker: Broker) -> None:
 # When the coordinator cannot keep something.
 
 
+def until_given_up(broker: Broker) -> None:
+    """Let the time pass in which a coordinator is asked again and again."""
+    for _ in range(20):
+        broker.pass_time(1_000)
+
+
 def test_what_is_not_kept_can_be_said_again(
     broker: Broker, ann: ShareMember, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -277,8 +283,10 @@ def test_what_is_not_kept_can_be_said_again(
     states = broker.coordinators.facades.shares.states
     with monkeypatch.context() as patched:
         patched.setattr(states, "write", lambda *given: given[-1](NotCoordinator("not here")))
-        failed = ann.fetch(acks={0: [(0, 2, [ACCEPT])]})
-        assert ack_codes(failed)[0] != 0
+        call = ann.call_fetch(acks={0: [(0, 2, [ACCEPT])]})
+        assert call.is_pending, "it is tried again for a while"
+        until_given_up(broker)
+        assert ack_codes(call.response)[0] != 0
 
     assert codes(ann.acknowledge({0: [(0, 2, [ACCEPT])]})) == {0: 0}
 
@@ -292,6 +300,7 @@ def test_locks_end_even_if_that_cannot_be_kept(
     with monkeypatch.context() as patched:
         patched.setattr(states, "write", lambda *given: given[-1](NotCoordinator("not here")))
         broker.pass_time(30_000)
+        until_given_up(broker)
 
     assert ann.take() == {0: [(0, 2, 2)]}
 

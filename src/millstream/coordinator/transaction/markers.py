@@ -1,7 +1,8 @@
 """Which partitions must still hear of a transaction's end, and when to tell them again.
 
 A state machine without hands: `node` takes what is due, writes the markers, and says what became of
-each. A partition that has no leader now is told again later.
+each, leader by leader. A partition that has no leader now, or whose leader does not answer, is told
+again later; it does not hold up the others.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from millstream.errors import (
     InvalidProducerEpoch,
     ProducerFenced,
     TransactionCoordinatorFenced,
+    UnsupportedForMessageFormat,
 )
 
 if TYPE_CHECKING:
@@ -30,14 +32,16 @@ _FENCING: Final = (InvalidProducerEpoch, ProducerFenced, TransactionCoordinatorF
 class _Pending:
     """A transaction and the partitions that do not know its end."""
 
-    __slots__ = ("due_ms", "ended", "remaining", "serial", "wait_ms")
+    __slots__ = ("due_ms", "ended", "in_flight", "remaining", "serial", "wait_ms")
 
     def __init__(self, ended: EndedTransaction, now_ms: int, serial: int) -> None:
         self.ended = ended
         self.serial = serial
         self.remaining = set(ended.partitions)
+        self.in_flight: set[TopicPartition] = set()
+        """Those of them whose markers are being written."""
         self.due_ms: int | None = now_ms
-        """None while its markers are being written."""
+        """When the others are told; None while there are none."""
         self.wait_ms = RETRY_MS
 
 
@@ -71,12 +75,13 @@ class MarkerQueue:
         return min((each for each in waits if each is not None), default=None)
 
     def take_due(self, now_ms: int) -> list[MarkersDue]:
-        """What to write now; `written` must follow for each."""
+        """What to write now; `written` must follow for each partition."""
         due = []
         for pending in self._pending.values():
             if pending.due_ms is not None and pending.due_ms <= now_ms:
                 pending.due_ms = None
-                partitions = tuple(sorted(pending.remaining))
+                partitions = tuple(sorted(pending.remaining - pending.in_flight))
+                pending.in_flight |= pending.remaining
                 due.append(MarkersDue(pending.ended, partitions, pending.serial))
         return due
 
@@ -86,22 +91,32 @@ class MarkerQueue:
         results: Iterable[tuple[TopicPartition, ApiError | None]],
         now_ms: int,
     ) -> bool:
-        """What became of markers; True if every partition knows the end now."""
+        """What became of some markers; True if every partition knows the end now."""
         pending = self._pending.get(_key(due.ended))
         if pending is None or pending.serial != due.serial:
             return False
+        has_failed = False
         for partition, error in results:
-            if error is None:
+            pending.in_flight.discard(partition)
+            if error is None or isinstance(error, UnsupportedForMessageFormat):
                 pending.remaining.discard(partition)
             elif isinstance(error, _FENCING):
                 del self._pending[_key(due.ended)]
                 return False
+            else:
+                has_failed = True
         if not pending.remaining:
             del self._pending[_key(due.ended)]
             return True
-        pending.due_ms = now_ms + pending.wait_ms
-        pending.wait_ms = min(pending.wait_ms * 2, RETRY_MAX_MS)
+        if has_failed and pending.due_ms is None:
+            pending.due_ms = now_ms + pending.wait_ms
+            pending.wait_ms = min(pending.wait_ms * 2, RETRY_MAX_MS)
         return False
+
+    def is_current(self, due: MarkersDue) -> bool:
+        """Whether these markers are still to be written by this coordinator."""
+        pending = self._pending.get(_key(due.ended))
+        return pending is not None and pending.serial == due.serial
 
     def forget(self, coordinator_partition: int) -> None:
         """Drop the ends that another broker coordinates now."""

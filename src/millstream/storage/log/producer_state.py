@@ -192,6 +192,10 @@ class ProducerStateManager(ProducersState):
             producer_id, epoch, sequence, now_ms, supports_epoch_bump=supports_epoch_bump
         )
 
+    def is_verifying(self, producer_id: int, guard: VerificationGuard) -> bool:
+        """Whether a guard still counts: no transaction of the producer began or ended since."""
+        return self._verifications.holds(producer_id, guard)
+
     # Time and truncation.
 
     def remove_expired(self, now_ms: int) -> int:

@@ -57,10 +57,14 @@ class VerificationTable:
             found.lowest_sequence = min(found.lowest_sequence, sequence)
         return found.guard
 
+    def holds(self, producer_id: int, guard: VerificationGuard) -> bool:
+        """Whether the guard is of the attempt that is going on."""
+        found = self._by_producer.get(producer_id)
+        return found is not None and found.guard is guard
+
     def require(self, producer_id: int, guard: VerificationGuard | None) -> None:
         """Raise unless the guard is of the attempt that is going on."""
-        found = self._by_producer.get(producer_id)
-        if guard is None or found is None or found.guard is not guard:
+        if guard is None or not self.holds(producer_id, guard):
             raise InvalidTxnState(
                 f"producer {producer_id} has no transaction open in this partition, and none that "
                 "was verified with its coordinator"

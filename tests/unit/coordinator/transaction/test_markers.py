@@ -13,6 +13,7 @@ from millstream.errors import (
     NotLeaderOrFollower,
     ProducerFenced,
     TransactionCoordinatorFenced,
+    UnsupportedForMessageFormat,
 )
 from tests.unit.coordinator.transaction.world import NEW, P0, P1, TXN
 
@@ -79,3 +80,24 @@ def test_what_became_of_an_earlier_attempt_does_not_end_the_next_transaction() -
     assert not queue.written(early, [(P0, None), (P1, None)], 6)
     assert len(queue) == 1
     assert queue.written(late, [(P0, None), (P1, None)], 7)
+
+
+def test_a_leader_that_does_not_answer_does_not_hold_up_the_others() -> None:
+    queue = MarkerQueue()
+    queue.add(ENDED, 0)
+    (due,) = queue.take_due(0)
+    assert not queue.written(due, [(P0, NotLeaderOrFollower())], 0)
+    (again,) = queue.take_due(RETRY_MS)
+    assert again.partitions == (P0,), "the marker of the other is still on its way"
+    assert not queue.written(again, [(P0, None)], RETRY_MS)
+    assert queue.next_deadline_ms() is None
+    assert queue.written(due, [(P1, None)], 500)
+
+
+def test_a_log_that_cannot_have_markers_needs_none() -> None:
+    queue = MarkerQueue()
+    queue.add(ENDED, 0)
+    (due,) = queue.take_due(0)
+
+    assert queue.written(due, [(P0, None), (P1, UnsupportedForMessageFormat())], 0)
+    assert not queue.is_current(due)
