@@ -343,3 +343,34 @@ def test_a_deleted_topic_does_not_keep_a_transaction_open(broker: Broker) -> Non
 
     described = broker.ask(DescribeTransactionsRequest(transactional_ids=["tx"]))
     assert described.transaction_states[0].transaction_state == "CompleteCommit"
+
+
+class OvertakenVerifier:
+    """Says yes to everything; the marker of the transaction before comes while it is asked."""
+
+    def __init__(self, broker: Broker, producer: Producer, markers: int) -> None:
+        self._broker = broker
+        self._producer = producer
+        self._markers = markers
+        self.asked = 0
+
+    def verify(self, *given: Any, **_: Any) -> None:
+        done = given[4]
+        self.asked += 1
+        if self.asked <= self._markers:
+            self._broker.ask(marker(self._producer, 0))
+        done({})
+
+
+@pytest.mark.parametrize(
+    ("markers", "asked", "code"), [(1, 2, 0), (2, 3, 0), (3, 3, InvalidTxnState.code)]
+)
+def test_a_verification_that_a_marker_has_overtaken_is_made_again(
+    broker: Broker, markers: int, asked: int, code: int
+) -> None:
+    producer = Producer(broker)
+    verifier = OvertakenVerifier(broker, producer, markers)
+    broker.replicas.use_verifier(verifier)
+
+    assert producer.produce() == code
+    assert verifier.asked == asked
