@@ -117,22 +117,7 @@ def verify(
 
     False if there are none; then `done` is never called.
     """
-    asked: dict[TopicPartition, tuple[TransactionalBatch, Partition, VerificationGuard]] = {}
-    for batch in batches:
-        topic, index, _ = entries[batch.place]
-        try:
-            partition = table.find(topic, index)
-        except ApiError:
-            continue  # The append will say the same.
-        guard = partition.log.producers.begin_verification(
-            batch.producer_id,
-            batch.producer_epoch,
-            batch.base_sequence,
-            wall_ms,
-            supports_epoch_bump=adds_partitions,
-        )
-        if guard is not None:
-            asked[partition.name] = batch, partition, guard
+    asked = _take_guards(entries, batches, table, wall_ms, supports_epoch_bump=adds_partitions)
     if not asked:
         return False
 
@@ -173,3 +158,31 @@ def verify(
         adds_partitions=adds_partitions,
     )
     return True
+
+
+def _take_guards(
+    entries: Sequence[AppendEntry],
+    batches: Sequence[TransactionalBatch],
+    table: PartitionTable,
+    wall_ms: int,
+    *,
+    supports_epoch_bump: bool,
+) -> dict[TopicPartition, tuple[TransactionalBatch, Partition, VerificationGuard]]:
+    """A guard for each partition whose transaction is not open yet."""
+    taken = {}
+    for batch in batches:
+        topic, index, _ = entries[batch.place]
+        try:
+            partition = table.find(topic, index)
+        except ApiError:
+            continue  # The append will say the same.
+        guard = partition.log.producers.begin_verification(
+            batch.producer_id,
+            batch.producer_epoch,
+            batch.base_sequence,
+            wall_ms,
+            supports_epoch_bump=supports_epoch_bump,
+        )
+        if guard is not None:
+            taken[partition.name] = batch, partition, guard
+    return taken

@@ -202,3 +202,30 @@ def fill(cluster: EmbeddedCluster, topic: str) -> list[bytes]:
         for number, value in enumerate(values):
             producer.send(topic, value, partition=number % 3)
     return values
+
+
+def test_a_transaction_goes_on_when_its_coordinator_is_killed() -> None:
+    replicated = {
+        **SETTINGS,
+        "offsets.topic.replication.factor": "3",
+        "transaction.state.log.replication.factor": "3",
+        "transaction.state.log.min.isr": "2",
+    }
+    with EmbeddedCluster(nodes=3, settings=replicated) as cluster:
+        with Admin(cluster.bootstrap_servers) as admin:
+            admin.create_topics([NewTopic("moved", 3, replication_factor=3)])
+        with Producer(cluster.bootstrap_servers, transactional_id="mover") as producer:
+            producer.init_transactions()
+            producer.begin_transaction()
+            for partition in range(3):
+                producer.send("moved", f"before-{partition}", partition=partition)
+            producer.flush()
+            victim = leader(cluster, TRANSACTION_STATE_TOPIC, partition_for("mover", 6), at=1)
+            assert victim is not None
+            cluster.kill(victim)
+            for partition in range(3):
+                producer.send("moved", f"later-{partition}", partition=partition)
+            producer.commit_transaction()
+
+        names = [f"{when}-{partition}" for when in ("before", "later") for partition in range(3)]
+        assert committed(cluster, "moved", 6) == [each.encode() for each in names]
