@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.integration
 
 DELAYS = (0.1, 0.2)
+IDLE_SECONDS = 0.6
 
 
 @pytest.fixture(scope="module")
@@ -97,14 +98,14 @@ def run(
     } | settings
     if style == "blocking":
         return RetryingConsumer(broker.bootstrap_servers, topic, handler, **options).run(
-            idle_timeout=0.6
+            idle_timeout=IDLE_SECONDS
         )
 
     async def handle(attempt: Attempt) -> None:
         handler(attempt)
 
     consumer = AsyncRetryingConsumer(broker.bootstrap_servers, topic, handle, **options)
-    return asyncio.run(consumer.run(idle_timeout=0.6))
+    return asyncio.run(consumer.run(idle_timeout=IDLE_SECONDS))
 
 
 @pytest.mark.parametrize("style", ["blocking", "asyncio"])
@@ -120,6 +121,18 @@ def test_a_failure_is_tried_again_until_it_succeeds(
     assert sorted(handler.done) == [str(number) for number in range(10)]
     assert handler.attempts == {str(n): 3 if n % 2 else 1 for n in range(10)}
     assert (counts.handled, counts.retried, counts.dead) == (10, 10, 0)
+
+
+def test_one_whose_group_takes_long_to_take_it_in_is_not_idle(
+    broker: EmbeddedBroker, topic: str
+) -> None:
+    settings: Any = {"group_id": "slow", "consumer": {"group_protocol": "classic"}}
+    consumer = RetryingConsumer(broker.bootstrap_servers, topic, print, **settings)
+    broker.faults.delay("JoinGroup", 2000, times=1)
+
+    counts = consumer.run(idle_timeout=1.5)
+
+    assert counts.handled == 10
 
 
 @pytest.mark.parametrize("style", ["blocking", "asyncio"])

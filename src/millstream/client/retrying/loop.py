@@ -125,10 +125,14 @@ class RetryingLoop(RetryingApi):
             records = yield from self._poll()
             yield from self._handle_all(records)
             yield from self._settle()
-            if records:
+            if records or self._is_joining():
                 quiet_since_ms = self._clock.monotonic_ms()
             elif self._is_idle(quiet_since_ms, idle_timeout):
                 break
+
+    def _is_joining(self) -> bool:
+        """Whether its group has not taken it in yet, and brokers answer: then records may come."""
+        return not self._trouble and self._consumer.group_metadata().generation_id <= 0
 
     def _poll(self) -> Steps[list[ConsumerRecord[Any, Any]]]:
         due = set(self._core.take_due(self._clock.wall_ms())) & self._consumer.assignment()
