@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from millstream.errors import ApiError, KafkaStorageError, UnknownServerError
 from millstream.replica.fetch_partition import FetchPartitionData
-from millstream.replica.fetch_session import NO_SESSION_ID, FetchAnswer, FetchContext
+from millstream.replica.fetch_session import NO_SESSION_ID, FetchAnswer, FetchContext, FetchSession
 from millstream.replica.fetch_state import UNKNOWN
 from millstream.replica.partition_reader import (
     ENOUGH,
@@ -180,14 +180,24 @@ class FetchService:
     ) -> FetchAnswer | None:
         """See `ReplicaManager.fetch`."""
         max_bytes = min(params.max_bytes, self._fetch_max_bytes)
+        session = context.session if params.replica_id >= 0 else None
+        if session is not None and self._is_outdated(params):
+            # Every partition refuses it, those that have nothing to say too.
+            session.restless |= dict.fromkeys(session.partitions.values())
         asked = context.partitions()
         found, bytes_found = self._read(asked, limits_of(params), max_bytes, params)
+        if session is not None:
+            session.fetched_ms = self._clock.monotonic_ms()
         is_enough = bytes_found >= min(params.min_bytes, max_bytes)
         if is_enough or params.max_wait_ms <= 0 or context.is_empty:
             return context.finish(asked, found)
         context.begin_waiting(found)
         self._wait(context, params, done, frame)
         return None
+
+    def _is_outdated(self, params: FetchParams) -> bool:
+        """Whether the broker that fetches has registered again since, as another process."""
+        return UNKNOWN != params.replica_epoch < self._brokers.epoch_of(params.replica_id)
 
     def begin_wait(self, frame: bytes, done: FetchDone) -> bool:
         """See `ReplicaManager.begin_wait`."""
@@ -297,6 +307,8 @@ class FetchService:
             redirected = self._redirect(partition, asked, limits, params)
             if redirected is not None:
                 return redirected
+        else:
+            partition.settle_follower(params.replica_id)
         result = read_partition(partition, asked, limits, max_bytes, must_progress=must_progress)
         if params.replica_id >= 0:
             self._note_progress(partition, asked, result, params)
@@ -326,6 +338,14 @@ class FetchService:
             self._clock.monotonic_ms(),
             asked.current_leader_epoch,
         )
+        if isinstance(asked.watcher, FetchSession):
+            # What this very fetch has moved is told by the next: it was read before.
+            is_told = result.high_watermark == partition.log.high_watermark
+            if progress.is_quiet and is_told:
+                partition.follower(params.replica_id).be_quiet_in(asked.watcher)
+                asked.watcher.restless.pop(asked, None)
+            else:
+                asked.watcher.restless[asked] = None
         if progress.proposal is not None:
             self._isr_sender.submit(partition, progress.proposal)
         if progress.is_high_watermark_raised or progress.is_low_watermark_raised:

@@ -2,10 +2,10 @@
 
 The Fetch handler opens a `FetchContext` with what a request says, `ReplicaManager` reads the
 context's partitions, and `FetchContext.finish` says what goes into the response. A session is told
-which of its partitions have changed (`SessionWatcher`), so a consumer of ten thousand quiet
-partitions costs no more than one of ten; only followers have all partitions looked at each time,
-because each fetch is an acknowledgement. One thread owns it all. Which sessions are kept is decided
-in `fetch_session_cache`.
+which of its partitions have changed (`SessionWatcher`), so a client of ten thousand quiet
+partitions costs no more than one of ten. A follower's fetch is an acknowledgement of all of them:
+those that are at the end and in sync take the time of it from the session (`FollowerState`). One
+thread owns it all. Which sessions are kept is decided in `fetch_session_cache`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def next_epoch(epoch: int) -> int:
 class FetchSession(FetchSessionState):
     """The partitions that one client fetches, in the order in which they are served."""
 
-    __slots__ = ()
+    __slots__ = ("fetched_ms", "restless")
 
     def __init__(
         self,
@@ -60,6 +60,10 @@ class FetchSession(FetchSessionState):
             uses_topic_ids=uses_topic_ids,
             now_ms=now_ms,
         )
+        self.fetched_ms = now_ms
+        """When the partitions of a follower's last fetch had been looked at."""
+        self.restless: dict[FetchPartition, None] = {}
+        """Partitions of a follower that are looked at each time: it lags, or is to join the ISR."""
         self.update(asked, ())
 
     def update(
@@ -83,8 +87,8 @@ class FetchSession(FetchSessionState):
 
     def candidates(self) -> list[FetchPartition]:
         """What may have something to say, in the session's order."""
-        if self.is_follower:
-            return sorted(self.partitions.values(), key=_rank_of)
+        if self.restless:
+            return sorted(self.changed | self.restless, key=_rank_of)
         return sorted(self.changed, key=_rank_of) if len(self.changed) > 1 else [*self.changed]
 
     def note(self, asked: FetchPartition, found: FetchPartitionData) -> bool:
@@ -121,11 +125,14 @@ class FetchSession(FetchSessionState):
             asked.watch(asked.partition)
         self.partitions[asked.topic, asked.index] = asked
         self.changed[asked] = None
+        if self.is_follower:
+            self.restless[asked] = None
 
     def _remove(self, gone: FetchPartition) -> None:
         gone.unwatch()
         gone.watcher = None
         self.changed.pop(gone, None)
+        self.restless.pop(gone, None)
 
     def _rank_last(self, asked: FetchPartition) -> None:
         self.last_rank += 1
@@ -181,6 +188,11 @@ class FetchContext(SessionWatcher):
         self._session_epoch = 0 if session is None else session.epoch
         self._cache = cache
         self.is_follower = is_follower
+
+    @property
+    def session(self) -> FetchSession | None:
+        """The session, once there is one."""
+        return self._session
 
     @property
     def watcher(self) -> SessionWatcher:

@@ -352,7 +352,18 @@ class Partition(PartitionState):
         )
         proposal = self._propose_joining(replica, state)
         is_raised = fetch_offset != old_end and self.advance_high_watermark(now_ms)
-        return FollowerProgress(is_raised, self.low_watermark > old_low, proposal)
+        is_quiet = (
+            fetch_offset >= self.log.log_end_offset
+            and replica in self._isr.committed
+            and self._isr.proposal is None
+        )
+        return FollowerProgress(is_raised, self.low_watermark > old_low, is_quiet, proposal)
+
+    def settle_follower(self, replica: int) -> None:
+        """A follower's fetch is about to be looked at here, not only in its session."""
+        state = self._followers.get(replica)
+        if state is not None:
+            state.settle()
 
     def propose_shrinking(self, now_ms: int) -> IsrProposal | None:
         """Followers that were not at the end for too long leave the ISR, if the controller agrees.

@@ -11,6 +11,7 @@ from millstream.errors import (
     FetchSessionIdNotFound,
     FetchSessionTopicIdError,
     InvalidFetchSessionEpoch,
+    NotLeaderOrFollower,
     UnknownTopicOrPartition,
 )
 from millstream.replica.fetch_session import next_epoch
@@ -249,20 +250,44 @@ def test_a_throttled_request_that_is_never_read_loses_no_news(world: World) -> N
     assert indices(world, session=(session, 2)) == [0]
 
 
-def test_followers_have_all_partitions_looked_at_each_time() -> None:
+def follow_two() -> tuple[World, int]:
+    """A follower of two partitions with a session in which both are quiet."""
     world = World()
     world.register(2)
     world.create(partitions=2, replicas=(LOCAL, 2))
     partitions = [asked(0, index=index) for index in range(2)]
-    session = world.fetch(
-        *partitions, session=(0, 0), replica_id=2, replica_epoch=1
-    ).value.session_id
+    session = world.fetch(*partitions, session=(0, 0), replica_id=2, replica_epoch=1).value
+    world.fetch(session=(session.session_id, 1), replica_id=2, replica_epoch=1)
+    return world, session.session_id
+
+
+def test_each_fetch_of_a_follower_is_a_sign_of_life_for_all_its_partitions() -> None:
+    world, session = follow_two()
     world.clock.advance(777)
 
-    world.fetch(session=(session, 1), replica_id=2, replica_epoch=1)
+    world.fetch(session=(session, 2), replica_id=2, replica_epoch=1)
 
     caught_up = [world.partition(index=index).followers[2].last_caught_up_ms for index in range(2)]
     assert caught_up == [777, 777]
+
+
+def test_a_follower_without_news_has_no_partition_looked_at() -> None:
+    world, session = follow_two()
+    known = world.manager.fetch_sessions.by_id[session]
+    assert known.candidates() == []
+
+    world.produce(index=1, acks=1)
+
+    assert [each.index for each in known.candidates()] == [1]
+
+
+def test_a_process_that_was_replaced_is_refused_for_all_partitions() -> None:
+    world, session = follow_two()
+    world.register(2, epoch=5)
+
+    answer = world.fetch(session=(session, 2), replica_id=2, replica_epoch=1).value
+
+    assert error_codes(answer) == [NotLeaderOrFollower.code] * 2
 
 
 def test_a_quiet_session_looks_at_no_partition(world: World) -> None:
