@@ -11,7 +11,7 @@ from millstream.coordinator.transaction.config import TransactionConfig
 from millstream.metadata.topic_names import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from millstream.node.coordinators import BrokerCoordinators, CoordinatorConfigs
 from tests.simulation.coordinator.store import ReplicatedStore
-from tests.unit.server.harness import NODE_ID, Broker
+from tests.unit.server.harness import NODE_ID, Broker, NoPeers
 from tests.unit.server.requests import find_coordinator_request
 
 if TYPE_CHECKING:
@@ -95,6 +95,7 @@ class SimBroker(Broker):
             replicas=self.replicas,
             metadata=self.metadata,
             controller=self.channel,
+            make_peers=NoPeers,
             broker_epoch=lambda: self.controller.epoch_of(NODE_ID),
             clock=self.clock,
             random=self._random,

@@ -75,7 +75,7 @@ def accept_all(shared: SharedBatch, error: ApiError | None) -> None:
         ("millstream.coordinator.group.consumer.group.ConsumerGroup.is_free", lambda *_: True, 4),
         ("millstream.coordinator.group.offsets.tables.PendingOffsets.has", lambda *_: False, 26),
         ("millstream.coordinator.writing.ShardWriter._when_committed", answer_at_once, 11),
-        ("millstream.coordinator.shared_batch.SharedBatch.complete", accept_all, 3),
+        ("millstream.coordinator.shared_batch.SharedBatch.complete", accept_all, 0),
         (
             "millstream.coordinator.transaction.shard.TransactionShard._look_again",
             lambda *_: None,
