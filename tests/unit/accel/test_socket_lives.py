@@ -30,6 +30,12 @@ def slow_sendmsg(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
+def slowed(library: Path, tmp_path: Path) -> dict[str, str]:
+    """What makes `sendmsg` of a process wait. What is preloaded already, such as ASan, stays."""
+    preloaded = [os.environ.get("LD_PRELOAD", ""), str(library)]
+    return {"LD_PRELOAD": " ".join(filter(None, preloaded)), "SLOW_SENDMSG": str(tmp_path / "slow")}
+
+
 def live(which: str, **environment: str) -> None:
     """Run a life; freed memory is overwritten at once."""
     ran = subprocess.run(
@@ -50,8 +56,8 @@ def test_a_socket_that_a_forked_child_holds_is_forgotten_by_epoll() -> None:
 def test_a_connection_that_ends_while_a_thread_sends_is_closed(
     slow_sendmsg: Path, tmp_path: Path
 ) -> None:
-    live("writing", LD_PRELOAD=str(slow_sendmsg), SLOW_SENDMSG=str(tmp_path / "slow"))
+    live("writing", **slowed(slow_sendmsg, tmp_path))
 
 
 def test_shutting_down_waits_for_a_thread_that_sends(slow_sendmsg: Path, tmp_path: Path) -> None:
-    live("shut_down", LD_PRELOAD=str(slow_sendmsg), SLOW_SENDMSG=str(tmp_path / "slow"))
+    live("shut_down", **slowed(slow_sendmsg, tmp_path))

@@ -387,7 +387,8 @@ cdef class BatchWriter:
             PyObject_GetBuffer(record_bytes, &view, PyBUF_SIMPLE)
             try:
                 self._reserve(view.len)
-                memcpy(self._batch.data + self._batch.length, view.buf, view.len)
+                if view.len:  # There may be no memory yet, and memcpy takes no null.
+                    memcpy(self._batch.data + self._batch.length, view.buf, view.len)
                 self._batch.length += view.len
             finally:
                 PyBuffer_Release(&view)
