@@ -202,7 +202,7 @@ class Chaos:
     def _kill(self) -> None:
         node_id, machine = self._any_machine()
         self.world.note(f"fault: {machine.host} is killed")
-        self.history.process_killed(node_id, machine.node)
+        self._note_fall(node_id, machine)
         machine.kill()
         self._start_later(node_id)
 
@@ -216,9 +216,14 @@ class Chaos:
 
     def _cut_power(self, node_id: int, machine: SimMachine) -> None:
         self.world.note(f"fault: {machine.host} loses power")
-        self.history.process_killed(node_id, machine.node)
+        self._note_fall(node_id, machine)
         machine.lose_power()
         self._start_later(node_id)
+
+    def _note_fall(self, node_id: int, machine: SimMachine) -> None:
+        """A process that stops in order may have closed its logs already: that is no fall."""
+        if machine.is_serving:
+            self.history.process_killed(node_id, machine.node)
 
     def _restart(self) -> None:
         _, machine = self._any_machine()
@@ -377,7 +382,7 @@ class Chaos:
         machine = self.cluster.machines[broker_id]
         self._restarting.add(broker_id)
         self.world.note(f"{machine.host} is killed in peace")
-        self.history.process_killed(broker_id, machine.node)
+        self._note_fall(broker_id, machine)
         machine.kill()
         self.cluster.run_until(
             lambda: self.history.newest.cluster.brokers[broker_id].is_fenced,
