@@ -27,6 +27,11 @@ def test_a_life_with_crashes(seed: int) -> None:
     CleanerSimulation(seed).run(100)
 
 
+@pytest.mark.parametrize("seed", [640], ids=["an emptied marker is all that is left of a producer"])
+def test_a_life_that_once_went_wrong(seed: int) -> None:
+    CleanerSimulation(seed).run(150)
+
+
 def build_world(*, flushes_at_roll: bool = True) -> CleanerWorld:
     """Several segments with superseded values, tombstones, commits and aborts.
 

@@ -278,6 +278,15 @@ def test_control_batches_that_end_nothing_are_passed_over(manager: ProducerState
     leader_change = RecordBatch(
         control_batch([(ControlType.LEADER_CHANGE, b"")], timestamp=NOW_MS, producer_id=1)
     )
+
+    assert manager.record(leader_change) is None
+    assert manager.end_offset == 1
+    assert not manager.producers
+
+
+def test_a_marker_that_compaction_emptied_still_fences_older_epochs(
+    manager: ProducerStateManager,
+) -> None:
     emptied = RecordBatch(
         RecordBatchBuilder().build(
             base_offset=5,
@@ -285,15 +294,18 @@ def test_control_batches_that_end_nothing_are_passed_over(manager: ProducerState
             base_timestamp=-1,
             max_timestamp=NOW_MS,
             producer_id=1,
-            producer_epoch=0,
+            producer_epoch=3,
             is_control=True,
             is_transactional=True,
         )
     )
 
-    assert manager.record(leader_change) is None
     assert manager.record(emptied) is None
     assert manager.end_offset == 6
+    with pytest.raises(InvalidProducerEpoch, match="has seen 3"):
+        manager.check_append(producer_batch(6, epoch=2, is_transactional=True), CLIENT)
+    assert manager.remove_expired(NOW_MS + DAY_MS - 1) == 0
+    assert manager.remove_expired(NOW_MS + DAY_MS) == 1
 
 
 # Verification.

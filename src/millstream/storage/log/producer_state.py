@@ -265,13 +265,16 @@ class ProducerStateManager(ProducersState):
 
     def _record_marker(self, batch: RecordBatch) -> CompletedTransaction | None:
         records = batch.records()
-        if not records:
-            return None  # The cleaner emptied it: its transaction is gone from the log.
-        if control_type(records[0]) not in (ControlType.ABORT, ControlType.COMMIT):
+        if records and control_type(records[0]) not in (ControlType.ABORT, ControlType.COMMIT):
             return None
-        marker = parse_end_txn_marker(records[0])
         entry = self._entry_for(batch.producer_id)
         entry.move_to_epoch(batch.producer_epoch)
+        if not records:
+            # The cleaner emptied it: its transaction is gone from the log, but the batch is still
+            # there to tell the producer's epoch.
+            entry.last_timestamp = batch.max_timestamp
+            return None
+        marker = parse_end_txn_marker(records[0])
         entry.coordinator_epoch = marker.coordinator_epoch
         entry.last_timestamp = records[0].timestamp
         first_offset, entry.transaction_first_offset = entry.transaction_first_offset, None
