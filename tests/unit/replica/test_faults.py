@@ -154,8 +154,12 @@ def test_an_abort_that_lands_while_verifying_makes_the_guard_worthless() -> None
     marker = bytes(marker_batch(0, pid=5, epoch=0, is_abort=True).view)
     assert codes(world.produce(marker, origin=AppendOrigin.COORDINATOR).value) == [0]
     verifier.answers[0]({})
+    assert reply.is_pending
+    (partition,) = verifier.questions[1][3]
+    verifier.answers[1]({partition: InvalidTxnState("it was aborted")})
 
     assert codes(reply.value) == [InvalidTxnState.code]
+    assert len(verifier.questions) == 2
 
 
 def test_verified_appends_may_wait_for_replicas_too() -> None:
