@@ -5,8 +5,8 @@
 Three processes, each a broker and a controller; topics of both durabilities with three replicas and
 `min.insync.replicas=2`. Producers write with `acks=all` while a node, mostly one that leads, gets
 `kill -9`; now and then it is two at once, a SIGTERM, or a SIGSTOP for longer than the session. All
-that was promised must be there at the end: at its offset, once, in order; and the logs of the three
-replicas must be the same, byte for byte.
+that was promised must be there at the end, at its offset; what the idempotent producer wrote, once
+and in order; and the logs of the three replicas must be the same, byte for byte.
 """
 
 from __future__ import annotations
@@ -245,7 +245,11 @@ class Rounds:
             for ledger in promised:
                 for offset, value in ledger.get(place, {}).items():
                     assert records.get(offset) == value, f"{place} lost {value!r} at {offset}"
-            verify_order(place, records)
+            # A leader that is deposed while a request waits for replicas answers that it does not
+            # lead, and librdkafka sends that again whatever `retries` says: only an idempotent
+            # producer's records are there once.
+            once = {at: value for at, value in records.items() if value.startswith(b"idempotent ")}
+            verify_order(place, once)
         self.report.verified = sum(len(records) for records in found.values())
 
     def _compare_logs(self) -> None:
@@ -264,7 +268,7 @@ def main() -> None:
         report = Rounds(Path(base), arguments.seed).run(arguments.rounds)
     say(
         f"{report.rounds} rounds, {report.kills} kills, {report.promised} records promised, "
-        f"{report.verified} found: nothing lost, nothing twice, all replicas equal"
+        f"{report.verified} found: nothing lost, all replicas equal"
     )
 
 
