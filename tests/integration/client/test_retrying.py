@@ -25,7 +25,7 @@ from millstream.errors import (
     UnknownTopicOrPartition,
 )
 from millstream.testing import EmbeddedBroker
-from tests.waiting import let_time_pass
+from tests.waiting import let_time_pass, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -430,6 +430,15 @@ def test_a_broker_that_is_away_for_longer_than_calls_take_is_waited_for(
             lines.wait_for("away", "waiting")
         producer.send("away", "2").result(30)
         running.wait_for("1", "2")
+        # A commit that takes longer than a call may while the consumer stops would be told.
+        with Consumer(strict_broker.bootstrap_servers, group_id="g") as onlooker:
+            until(lambda: _committed_offset(onlooker, "away") == 2)
+
+
+def _committed_offset(consumer: Consumer[bytes, bytes], topic: str) -> int | None:
+    partition = TopicPartition(topic, 0)
+    committed = consumer.committed([partition])[partition]
+    return None if committed is None else committed.offset
 
 
 def test_a_topic_that_does_not_come_in_time_is_told(strict_broker: EmbeddedBroker) -> None:
