@@ -209,9 +209,9 @@ class PeerCalls(Generic[A, R]):
     def close(self) -> None:
         """Nobody is asked any more."""
         self._is_closed = True
+        self._peers.close()
         for call in self._calls.take_all():
             call.done(_stopping())
-        self._peers.close()
 
     def _route(self, call: Call[A, R]) -> None:
         broker_id = self._api.broker_of(call.asked)

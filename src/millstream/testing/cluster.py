@@ -137,6 +137,7 @@ class _Member:
         self._cuts = cuts
         self._paused: threading.Event | None = None
         self._starting: Future[Node] | None = None
+        self._start_task: asyncio.Task[object] | None = None
         self.thread: LoopThread | None = None
         self.node: Node | None = None
         self.environment: _NodeEnvironment | None = None
@@ -158,12 +159,13 @@ class _Member:
         except CancelledError as error:
             raise MillstreamError(f"node {self.id} was ended while it started") from error
         finally:
-            self._starting = None
+            self._starting = self._start_task = None
             if self.node is None:
                 self.thread.close()
                 self.thread = None
 
     async def _start(self, thread: LoopThread) -> Node:
+        self._start_task = asyncio.current_task()
         self.environment = _NodeEnvironment(self.id, self._cuts, thread.loop)
         node = Node(self.config, self.environment, on_fatal=self._failed)
         await node.start()
@@ -175,7 +177,7 @@ class _Member:
     def end(self, *, is_clean: bool) -> None:
         self.resume()
         if self._starting is not None:
-            self._starting.cancel()
+            self._cancel_start(self._starting)
             return
         thread, node = self.thread, self.node
         self.thread = self.node = None
@@ -185,6 +187,14 @@ class _Member:
             thread.run(node.stop() if is_clean and self.failure is None else node.kill())
         finally:
             thread.close()
+
+    def _cancel_start(self, starting: Future[Node]) -> None:
+        """End a start where it is; one that has begun closes what it has opened."""
+        thread, task = self.thread, self._start_task
+        if thread is None or task is None:
+            starting.cancel()
+        else:
+            thread.loop.call_soon_threadsafe(task.cancel)
 
     def pause(self) -> None:
         if self.thread is not None and self._paused is None:
