@@ -347,6 +347,9 @@ class Running:
             value_deserializer="str",
             **settings,
         )
+        self.may_finish = threading.Event()
+        """Until then, a record that is done is not finished: nothing is committed."""
+        self.may_finish.set()
         self._has_done = threading.Condition()
         self._pool = ThreadPoolExecutor(1)
         self.future = self._pool.submit(self.consumer.run)
@@ -355,6 +358,7 @@ class Running:
         with self._has_done:
             self.done.append(attempt.value)
             self._has_done.notify_all()
+        assert self.may_finish.wait(30)
 
     def wait_for(self, *values: str) -> None:
         with self._has_done:
@@ -424,9 +428,11 @@ def test_a_broker_that_is_away_for_longer_than_calls_take_is_waited_for(
         Producer(strict_broker.bootstrap_servers) as producer,
         Running(strict_broker.bootstrap_servers, "away", common=times) as running,
     ):
+        running.may_finish.clear()
         producer.send("away", "1").result(30)
         running.wait_for("1")
         with strict_broker.faults.unavailable():
+            running.may_finish.set()  # Its offset cannot be committed now.
             lines.wait_for("away", "waiting")
         producer.send("away", "2").result(30)
         running.wait_for("1", "2")
